@@ -17,7 +17,8 @@ DLDataType ParseDType(const std::string& text) {
   TVMFFIByteArray bytes{text.data(), text.size()};
   if (TVMFFIDataTypeFromString(&bytes, &result) != 0) {
     tvm::ffi::details::MoveFromSafeCallRaised();
-    Fail(ErrorKind::kValueError, "unknown dtype '", text, "'; write one like float32, int64, bool, bfloat16 or float32x4");
+    Fail(ErrorKind::kValueError, "unknown dtype '", text,
+         "'; write one like float32, int64, bool, bfloat16 or float32x4");
   }
   return result;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types: makers, questions and the one place that computes sizes in bytes, sub-byte types included.
+// Element types: makers, questions and the one place that computes sizes in bytes, sub-byte types
+// included.
 #pragma once
 
 #include <tvm/ffi/dtype.h>  // operator== of DLDataType
@@ -18,7 +19,9 @@ constexpr DLDataType UInt(int bits, int lanes = 1) {
 constexpr DLDataType Float(int bits, int lanes = 1) {
   return {kDLFloat, static_cast<uint8_t>(bits), static_cast<uint16_t>(lanes)};
 }
-constexpr DLDataType BFloat16(int lanes = 1) { return {kDLBfloat, 16, static_cast<uint16_t>(lanes)}; }
+constexpr DLDataType BFloat16(int lanes = 1) {
+  return {kDLBfloat, 16, static_cast<uint16_t>(lanes)};
+}
 constexpr DLDataType Bool(int lanes = 1) { return {kDLBool, 8, static_cast<uint16_t>(lanes)}; }
 constexpr DLDataType Handle() { return {kDLOpaqueHandle, 64, 1}; }
 // "void": no value, or an element type that is not known.
@@ -31,8 +34,12 @@ constexpr bool IsUInt(DLDataType t) { return t.code == kDLUInt; }
 constexpr bool IsInteger(DLDataType t) { return IsInt(t) || IsUInt(t); }
 constexpr bool IsBFloat(DLDataType t) { return t.code == kDLBfloat; }
 // IEEE formats, bfloat16, float8 and smaller.
-constexpr bool IsFloat(DLDataType t) { return t.code == kDLFloat || t.code == kDLBfloat || (t.code >= 7 && t.code <= 17); }
-constexpr DLDataType WithLanes(DLDataType t, int lanes) { return {t.code, t.bits, static_cast<uint16_t>(lanes)}; }
+constexpr bool IsFloat(DLDataType t) {
+  return t.code == kDLFloat || t.code == kDLBfloat || (t.code >= 7 && t.code <= 17);
+}
+constexpr DLDataType WithLanes(DLDataType t, int lanes) {
+  return {t.code, t.bits, static_cast<uint16_t>(lanes)};
+}
 constexpr DLDataType ElementOf(DLDataType t) { return WithLanes(t, 1); }
 
 // Bytes that `num_elems` elements take when packed densely: sub-byte elements share bytes.

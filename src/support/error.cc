@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats and throws user errors as tvm-ffi errors, which arrive in Python as the class of the same name.
+// Formats and throws user errors as tvm-ffi errors, which arrive in Python as the class of the same
+// name.
 #include "support/error.h"
 
 namespace relaxvm {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three kinds of errors: Fail (the user's program is wrong), RELAXVM_CHECK (we are wrong, always on),
-// RELAXVM_DCHECK (we are wrong, debug builds only).
+// The three kinds of errors: Fail (the user's program is wrong), RELAXVM_CHECK (we are wrong,
+// always on), RELAXVM_DCHECK (we are wrong, debug builds only).
 #pragma once
 
 #include <tvm/ffi/error.h>
@@ -20,14 +20,22 @@ struct SourcePlace {
 };
 
 // What kind of Python exception an error becomes.
-enum class ErrorKind : uint8_t { kTypeError, kValueError, kRuntimeError, kIndexError, kKeyError, kNotImplementedError };
+enum class ErrorKind : uint8_t {
+  kTypeError,
+  kValueError,
+  kRuntimeError,
+  kIndexError,
+  kKeyError,
+  kNotImplementedError
+};
 
 // "file:line:column: message"
 std::string FormatError(const SourcePlace& place, const std::string& message);
 
 [[noreturn]] void ThrowError(ErrorKind kind, const SourcePlace& place, const std::string& message);
 
-// Reports a user's mistake: `parts` are streamed one after another.  Says where, what, and what to do.
+// Reports a user's mistake: `parts` are streamed one after another.  Says where, what, and what to
+// do.
 template <typename... Parts>
 [[noreturn]] void Fail(ErrorKind kind, const SourcePlace& place, const Parts&... parts) {
   std::ostringstream text;

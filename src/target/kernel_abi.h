@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between generated kernels and whoever calls them: plain C structs, shared by code generation and runtime.
-// A kernel library is a shared object (or a JIT session) that defines `__relaxvm_kernel_table`; besides, every kernel
-// exports the packed entry `__tvm_ffi_<name>`, which any tvm-ffi program can call.
+// The contract between generated kernels and whoever calls them: plain C structs, shared by code
+// generation and runtime. A kernel library is a shared object (or a JIT session) that defines
+// `__relaxvm_kernel_table`; besides, every kernel exports the packed entry `__tvm_ffi_<name>`,
+// which any tvm-ffi program can call.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -19,7 +20,8 @@ extern "C" {
 struct RelaxvmKernelContext;
 
 // One share of a parallel loop: iterations [begin, end).  Nonzero stops the loop, which returns it.
-typedef int (*RelaxvmTask)(const RelaxvmKernelContext* ctx, void* closure, int64_t begin, int64_t end);
+typedef int (*RelaxvmTask)(const RelaxvmKernelContext* ctx, void* closure, int64_t begin,
+                           int64_t end);
 
 // Everything a kernel needs from its host.  Owned by the caller, alive during the call.
 struct RelaxvmKernelContext {
@@ -32,14 +34,17 @@ struct RelaxvmKernelContext {
   void (*free_workspace)(const RelaxvmKernelContext* ctx, void* data);
   // offset 32: records the error that a nonzero return stands for; both texts are static.
   void (*set_error)(const RelaxvmKernelContext* ctx, const char* kind, const char* message);
-  void* stream;                      // offset 40: device stream, null on a CPU
-  const volatile int32_t* interrupt; // offset 48: nonzero asks long kernels to return kKernelInterrupted; may be null
-  void* host;                        // offset 56: the host's own state
+  void* stream;  // offset 40: device stream, null on a CPU
+  const volatile int32_t*
+      interrupt;  // offset 48: nonzero asks long kernels to return kKernelInterrupted; may be null
+  void* host;     // offset 56: the host's own state
 };
 
-// The direct entry.  `tensors` and `scalars` hold the parameters of each kind in order; a float scalar is passed as the
-// bits of a double.  Checks dtype, rank, strides and every size relation before it touches memory.  0 is success.
-typedef int (*RelaxvmKernel)(const RelaxvmKernelContext* ctx, const DLTensor* const* tensors, const int64_t* scalars);
+// The direct entry.  `tensors` and `scalars` hold the parameters of each kind in order; a float
+// scalar is passed as the bits of a double.  Checks dtype, rank, strides and every size relation
+// before it touches memory.  0 is success.
+typedef int (*RelaxvmKernel)(const RelaxvmKernelContext* ctx, const DLTensor* const* tensors,
+                             const int64_t* scalars);
 
 // TVMFFISafeCallType, spelled out so that this header needs DLPack alone.
 struct RelaxvmAny;
@@ -56,9 +61,10 @@ struct RelaxvmKernelTable {
   int32_t abi_version;
   int32_t num_kernels;
   const RelaxvmKernelEntry* kernels;
-  const char* target;        // target triple
-  const char* cpu;           // the CPU the code was made for, as LLVM names it
-  const char* cpu_features;  // comma-separated features that the code uses and the machine must have
+  const char* target;  // target triple
+  const char* cpu;     // the CPU the code was made for, as LLVM names it
+  const char*
+      cpu_features;  // comma-separated features that the code uses and the machine must have
 };
 }  // extern "C"
 
@@ -68,9 +74,10 @@ inline constexpr int kKernelError = -1;        // ctx->set_error was called
 inline constexpr int kKernelInterrupted = -2;  // ctx->interrupt was seen
 
 // Names of symbols in a kernel library.
-inline constexpr const char* kKernelTableSymbol = "__relaxvm_kernel_table";      // RelaxvmKernelTable
-inline constexpr const char* kKernelContextSymbol = "__relaxvm_kernel_context";  // const RelaxvmKernelContext*, set at load;
-                                                                                 // null: packed entries run serially
+inline constexpr const char* kKernelTableSymbol = "__relaxvm_kernel_table";  // RelaxvmKernelTable
+inline constexpr const char* kKernelContextSymbol =
+    "__relaxvm_kernel_context";  // const RelaxvmKernelContext*, set at load;
+                                 // null: packed entries run serially
 inline constexpr const char* kPackedPrefix = "__tvm_ffi_";
 inline constexpr const char* kCompiledFunctionPrefix = "__vmtir__";
 

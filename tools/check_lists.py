@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the index lists: rows sorted, each row with its implementation, each implementation with its row, each pass
+with its test.  Prints file:line for each finding; exit status 1 when there is one."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def rows(path: pathlib.Path, macro: str) -> list[tuple[int, str]]:
+    """(line, name) of every `MACRO(name, ...)` row."""
+    pattern = re.compile(rf"^\s*{macro}\(\s*\"?([\w.]+)")
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if match := pattern.match(line):
+            found.append((number, match[1]))
+    return found
+
+
+def check_sorted(path: pathlib.Path, names: list[tuple[int, str]]) -> Iterator[str]:
+    """A list that says "sorted" in its comment is sorted, and no list has a row twice."""
+    where = path.relative_to(ROOT)
+    seen: set[str] = set()
+    for number, name in names:
+        if name in seen:
+            yield f"{where}:{number}: {name} stands twice"
+        seen.add(name)
+    for (_, before), (number, name) in zip(names, names[1:]):
+        if name < before:
+            yield f"{where}:{number}: {name} belongs before {before}"
+
+
+def sources(folder: str) -> Iterator[tuple[pathlib.Path, str]]:
+    for path in sorted((ROOT / folder).rglob("*.cc")):
+        yield path, path.read_text()
+
+
+def check_ops() -> Iterator[str]:
+    index = ROOT / "src/ops/op_list.def"
+    if not index.exists():
+        return
+    names = rows(index, "OP")
+    yield from check_sorted(index, names)
+    listed = {name for _, name in names}
+    defined: dict[str, pathlib.Path] = {}
+    for path, text in sources("src/ops"):
+        for match in re.finditer(r"^OpDef (\w+)\(\)", text, re.MULTILINE):
+            defined[match[1]] = path
+            if match[1] not in listed:
+                yield f"{path.relative_to(ROOT)}: {match[1]} has no row in {index.relative_to(ROOT)}"
+
+
+def check_passes() -> Iterator[str]:
+    index = ROOT / "src/passes/pass_list.def"
+    if not index.exists():
+        return
+    names = rows(index, "PASS")
+    yield from check_sorted(index, names)
+    tests = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}
+    for number, name in names:
+        test = "test_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        if test not in tests:
+            yield f"{index.relative_to(ROOT)}:{number}: {name} has no tests/passes/<group>/{test}.py"
+
+
+def check_builtins() -> Iterator[str]:
+    index = ROOT / "src/bytecode/builtin_list.def"
+    if index.exists():
+        yield from check_sorted(index, rows(index, "BUILTIN"))
+
+
+def check_flags() -> Iterator[str]:
+    index = ROOT / "src/support/flags.def"
+    if index.exists():
+        yield from check_sorted(index, rows(index, "FLAG"))
+
+
+def main() -> int:
+    findings = [*check_ops(), *check_passes(), *check_builtins(), *check_flags()]
+    print("\n".join(findings) or "lists: ok")
+    return int(bool(findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
