@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Native kernels from tensor programs: machine code in memory or in a shared library.  No LLVM type crosses this header.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "target/kernel_abi.h"
+
+namespace relaxvm::codegen {
+
+struct KernelOptions {
+  std::string target = "llvm";  // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
+  int num_threads = 0;          // compile jobs at once; 0: as many as the process may use
+  std::function<void(int done, int total)> progress;  // may be empty; called from one thread at a time
+};
+
+// One relocatable object; equal programs share one.
+struct KernelObject {
+  std::vector<std::string> names;  // kernels (global symbols of the programs) it defines
+  std::string bytes;
+};
+
+// Compiled kernels plus the object with `__relaxvm_kernel_table`.
+struct KernelSet {
+  std::vector<KernelObject> objects;
+  std::string target;
+};
+
+// Compiles every tensor program of `mod` (scheduled or not) with its packed and direct entries.
+KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options);
+
+// Kernels loaded into this process; `table` lives as long as `keep_alive`.
+struct LoadedKernels {
+  const RelaxvmKernelTable* table = nullptr;
+  std::shared_ptr<void> keep_alive;
+  std::function<void*(const std::string& symbol)> lookup;
+};
+LoadedKernels LoadInMemory(const KernelSet& kernels);
+
+// Links a shared library that holds the kernels and `library_bin` under `__tvm_ffi__library_bin`, with the linker of the
+// machine (ld.lld, ld, cc, or the PyPI package ziglang).  Writes to a temporary file first; throws when there is none.
+void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
+
+// Text for people: LLVM IR or assembly of one program.
+std::string InspectKernel(const ir::IRModule& mod, const std::string& name, const KernelOptions& options, bool assembly);
+
+}  // namespace relaxvm::codegen

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass is a function from module to module; rows of pass_list.def.  It changes nothing else and keeps no state.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "tir/stmt.h"
+
+namespace relaxvm::passes {
+
+namespace ffi = tvm::ffi;
+using ir::IRModule;
+
+struct OutputTensor {
+  ffi::Array<int64_t> shape;
+  DLDataType dtype;
+};
+// Runs a tensor program on constants: supplied by pipeline/, which can compile and run.
+using Evaluate = std::function<std::vector<ffi::Tensor>(const tir::PrimFunc& program, const std::vector<ffi::Tensor>& inputs,
+                                                        const std::vector<OutputTensor>& outputs)>;
+
+struct PassContext {
+  ffi::Map<ffi::String, ffi::Any> options;  // of this pass, complete: the row's defaults filled in
+  ffi::Map<ffi::String, ffi::Any> config;   // of the whole compilation: "relax.FuseOps.max_depth"
+  std::string target = "llvm";
+  Evaluate evaluate;  // may be empty: a pass that needs it then changes nothing
+
+  template <typename T>
+  T Option(const char* name) const {
+    return options[name].template cast<T>();
+  }
+};
+
+using PassFn = IRModule (*)(IRModule mod, const PassContext& context);
+
+// PASS(Name, options, doc): options as "name: type = default, ..." (a Python signature), "" for none.
+#define PASS(name, options, doc) IRModule name(IRModule mod, const PassContext& context);
+#include "passes/pass_list.def"
+#undef PASS
+
+}  // namespace relaxvm::passes
