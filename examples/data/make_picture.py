@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws ticket.png, the picture that `./dev demo` reads: printed and tilted words on a shaded ground, with some noise."""
+"""Draws ticket.png, the picture that `./dev demo` reads: straight and tilted words on an uneven ground."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds functions in normal form: every argument is a leaf (variable, constant, immediate, shape), every value has a
-// type.  Emitting an expression binds it, infers its type and returns the variable.
+// Builds functions in normal form: every argument is a leaf (variable, constant, immediate, shape),
+// every value has a type.  Emitting an expression binds it, infers its type and returns the
+// variable.
 #pragma once
 
 #include <memory>
@@ -62,12 +63,14 @@ class BlockBuilder {
 
 // The least type that both `a` and `b` are: what an If gives.
 Type LeastCommonType(const Type& a, const Type& b, TypeContext& context);
-// Forgets what refers to symbolic variables outside `visible` (a function's result seen by its caller).
+// Forgets what refers to symbolic variables outside `visible` (a function's result seen by its
+// caller).
 Type EraseToVisible(const Type& type, const std::function<bool(const Var&)>& visible);
 // How well `value` fits `expected`: surely not / only with a run-time check / surely.
 enum class TypeFit { kNever, kCheck, kAlways };
 TypeFit FitsType(const Type& expected, const Type& value, TypeContext& context);
-// Result of calling a function of type `func` with `args`: binds its symbolic variables from the arguments' types.
+// Result of calling a function of type `func` with `args`: binds its symbolic variables from the
+// arguments' types.
 Type CallResultType(const FuncType& func, const Call& call, TypeContext& context);
 // The type of a value that is given, not computed: constants, shapes, tuples.
 Type TypeOfConstant(const ffi::Tensor& data);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of the graph language (Relax).  Scalar expressions (dimensions, tensor programs) are in prim.h.
-// Nodes are immutable once built; `ty` and `span` may be completed by whoever just made the node.
+// Expressions of the graph language (Relax).  Scalar expressions (dimensions, tensor programs) are
+// in prim.h. Nodes are immutable once built; `ty` and `span` may be completed by whoever just made
+// the node.
 #pragma once
 
 #include <tvm/ffi/any.h>
@@ -52,8 +53,9 @@ class GlobalVar : public Expr {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(GlobalVar, Expr, GlobalVarObj);
 };
 
-// Values of an operator call's attributes, complete (defaults filled in), in the order of the operator's record.
-// None, bool, int64, double, String, DLDataType, Array of these, or an IR object.
+// Values of an operator call's attributes, complete (defaults filled in), in the order of the
+// operator's record. None, bool, int64, double, String, DLDataType, Array of these, or an IR
+// object.
 class AttrsObj : public ffi::Object {
  public:
   ffi::Map<ffi::String, ffi::Any> values;
@@ -76,13 +78,14 @@ class CallObj : public ExprObj {
   Expr op;  // Op, GlobalVar, Var, ExternFunc or Function
   ffi::Array<Expr> args;
   Attrs attrs;
-  ffi::Array<Type> ty_args;  // result types of call_tir, call_dps_packed, call_pure_packed and of packed functions
+  ffi::Array<Type> ty_args;  // result types of call_tir, call_dps_packed, call_pure_packed and of
+                             // packed functions
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.Call", CallObj, ExprObj);
 };
 class Call : public Expr {
  public:
-  Call(Expr op, ffi::Array<Expr> args, Attrs attrs = Attrs(), ffi::Array<Type> ty_args = {}, Span span = Span(),
-       Type ty = Type());
+  Call(Expr op, ffi::Array<Expr> args, Attrs attrs = Attrs(), ffi::Array<Type> ty_args = {},
+       Span span = Span(), Type ty = Type());
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(Call, Expr, CallObj);
 };
 
@@ -157,7 +160,8 @@ class TupleGetItem : public Expr {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(TupleGetItem, Expr, TupleGetItemObj);
 };
 
-// ---- bindings ------------------------------------------------------------------------------------------------------
+// ---- bindings
+// ------------------------------------------------------------------------------------------------------
 
 class BindingObj : public ffi::Object {
  public:
@@ -185,8 +189,8 @@ class VarBinding : public Binding {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(VarBinding, Binding, VarBindingObj);
 };
 
-// var = R.match_cast(value, ty): checks at run time that `value` has type `ty`, and binds the symbolic variables of `ty`
-// that are not bound yet.
+// var = R.match_cast(value, ty): checks at run time that `value` has type `ty`, and binds the
+// symbolic variables of `ty` that are not bound yet.
 class MatchCastObj : public BindingObj {
  public:
   Type ty;
@@ -216,7 +220,8 @@ class BindingBlock : public ffi::ObjectRef {
 // Pure, and without control flow.
 class DataflowBlockObj : public BindingBlockObj {
  public:
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.relax.DataflowBlock", DataflowBlockObj, BindingBlockObj);
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.relax.DataflowBlock", DataflowBlockObj,
+                                    BindingBlockObj);
 };
 class DataflowBlock : public BindingBlock {
  public:

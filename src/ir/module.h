@@ -33,7 +33,8 @@ class FunctionObj : public BaseFuncObj {
 class Function : public BaseFunc {
  public:
   // A missing `ret_ty` is taken from the body's type.
-  Function(ffi::Array<Var> params, Expr body, Type ret_ty, bool is_pure = true, DictAttrs attrs = {}, Span span = Span());
+  Function(ffi::Array<Var> params, Expr body, Type ret_ty, bool is_pure = true,
+           DictAttrs attrs = {}, Span span = Span());
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(Function, BaseFunc, FunctionObj);
 };
 
@@ -66,7 +67,8 @@ class IRModuleObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.IRModule", IRModuleObj, ffi::Object);
 };
 
-// A module is a value: a pass copies it (cheap: maps are shared until written) and changes its copy.
+// A module is a value: a pass copies it (cheap: maps are shared until written) and changes its
+// copy.
 class IRModule : public ffi::ObjectRef {
  public:
   explicit IRModule(ffi::Map<GlobalVar, BaseFunc> functions, DictAttrs attrs = {},
@@ -96,10 +98,11 @@ FuncType WithAttr(const FuncType& func, const char* name, T value) {
 }
 
 namespace attr {  // names of function attributes
-inline constexpr const char* kGlobalSymbol = "global_symbol";  // exported under this name; private without
-inline constexpr const char* kPrimitive = "Primitive";         // a fused group: becomes one tensor program
-inline constexpr const char* kNumInput = "num_input";          // the parameters after these are weights
-inline constexpr const char* kOpPattern = "op_pattern";        // fusion kind of a tensor program
+inline constexpr const char* kGlobalSymbol =
+    "global_symbol";                                    // exported under this name; private without
+inline constexpr const char* kPrimitive = "Primitive";  // a fused group: becomes one tensor program
+inline constexpr const char* kNumInput = "num_input";   // the parameters after these are weights
+inline constexpr const char* kOpPattern = "op_pattern";  // fusion kind of a tensor program
 inline constexpr const char* kForcePure = "relax.force_pure";
 }  // namespace attr
 

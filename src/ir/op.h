@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator as the graph language sees it.  ops/ makes one for each record; rules that need more than the language
-// (arithmetic facts) reach it through TypeContext.
+// An operator as the graph language sees it.  ops/ makes one for each record; rules that need more
+// than the language (arithmetic facts) reach it through TypeContext.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace relaxvm::ir {
 
 // What an operator does besides computing its result.
 enum class Effect : uint8_t {
-  kPure,      // nothing: may be merged, moved, removed, evaluated at compile time
-  kAllocates, // pure, but every call gives a new object: may be removed, not merged
-  kImpure,    // keeps its place and its number of calls
+  kPure,       // nothing: may be merged, moved, removed, evaluated at compile time
+  kAllocates,  // pure, but every call gives a new object: may be removed, not merged
+  kImpure,     // keeps its place and its number of calls
 };
 
 // Facts that type rules may ask for.  Implemented over arith::Analyzer (ops/type_context.h).
@@ -40,8 +40,8 @@ class OpObj : public ExprObj {
   int64_t num_inputs = 0;  // -1: any number
   Effect effect = Effect::kPure;
   TypeRule type_rule;
-  NormalizeRule normalize;        // may be empty
-  const void* record = nullptr;   // the OpDef, for ops/
+  NormalizeRule normalize;       // may be empty
+  const void* record = nullptr;  // the OpDef, for ops/
 
   static constexpr TVMFFISEqHashKind _type_s_eq_hash_kind = kTVMFFISEqHashKindUniqueInstance;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.Op", OpObj, ExprObj);

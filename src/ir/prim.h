@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar expressions: dimensions of shapes, and all arithmetic inside tensor programs.  Their type is a PrimType, set at
-// construction.  Lanes above 1 appear only in tensor programs.
+// Scalar expressions: dimensions of shapes, and all arithmetic inside tensor programs.  Their type
+// is a PrimType, set at construction.  Lanes above 1 appear only in tensor programs.
 #pragma once
 
 #include "ir/expr.h"
@@ -31,14 +31,28 @@ class FloatImm : public Expr {
 
 // Operators of two operands of one dtype.  Comparisons and logic give bool.
 enum class BinaryOp : int32_t {
-  kAdd, kSub, kMul,
-  kDiv,       // floats: division; integers: rounds towards zero
-  kMod,       // integers: remainder of kDiv; floats: fmod
-  kFloorDiv, kFloorMod,  // integers: rounds towards minus infinity; the remainder has the divisor's sign
-  kMin, kMax, // floats: NaN when either side is NaN
-  kEQ, kNE, kLT, kLE, kGT, kGE,
-  kAnd, kOr,  // bool
-  kBitAnd, kBitOr, kBitXor, kShiftLeft, kShiftRight,  // integers; kShiftRight keeps the sign of signed ones
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,  // floats: division; integers: rounds towards zero
+  kMod,  // integers: remainder of kDiv; floats: fmod
+  kFloorDiv,
+  kFloorMod,  // integers: rounds towards minus infinity; the remainder has the divisor's sign
+  kMin,
+  kMax,  // floats: NaN when either side is NaN
+  kEQ,
+  kNE,
+  kLT,
+  kLE,
+  kGT,
+  kGE,
+  kAnd,
+  kOr,  // bool
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,  // integers; kShiftRight keeps the sign of signed ones
 };
 inline constexpr int kNumBinaryOps = 22;
 bool IsComparison(BinaryOp op);  // kEQ .. kGE
@@ -156,7 +170,8 @@ class IntrinExpr : public Expr {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(IntrinExpr, Expr, IntrinObj);
 };
 
-// ---- makers: match dtypes (an immediate takes the other side's), fold constants and trivial identities -----------------
+// ---- makers: match dtypes (an immediate takes the other side's), fold constants and trivial
+// identities -----------------
 
 Expr Make(BinaryOp op, Expr a, Expr b, Span span = Span());
 Expr Add(Expr a, Expr b);
@@ -181,9 +196,10 @@ Expr Not(Expr a);
 Expr Select(Expr condition, Expr true_value, Expr false_value);
 Expr IfThenElse(Expr condition, Expr true_value, Expr false_value);
 Expr Cast(DLDataType dtype, Expr value);
-Expr CallIntrin(Intrin intrin, ffi::Array<Expr> args);               // dtype of the first argument (bool for predicates)
+Expr CallIntrin(Intrin intrin,
+                ffi::Array<Expr> args);  // dtype of the first argument (bool for predicates)
 Expr CallIntrin(DLDataType dtype, Intrin intrin, ffi::Array<Expr> args);
-Expr Const(DLDataType dtype, int64_t value);   // IntImm or FloatImm, broadcast when dtype has lanes
+Expr Const(DLDataType dtype, int64_t value);  // IntImm or FloatImm, broadcast when dtype has lanes
 Expr ConstFloat(DLDataType dtype, double value);
 Expr MinValue(DLDataType dtype);  // least value; -inf for floats
 Expr MaxValue(DLDataType dtype);  // greatest value; inf for floats

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roots that everything else of the language derives from: types, expressions, and what a module knows globally.
+// The roots that everything else of the language derives from: types, expressions, and what a
+// module knows globally.
 #pragma once
 
 #include <tvm/ffi/container/array.h>
@@ -74,7 +75,8 @@ class VDevice : public GlobalInfo {
 
 class DummyGlobalInfoObj : public GlobalInfoObj {
  public:
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.DummyGlobalInfo", DummyGlobalInfoObj, GlobalInfoObj);
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.DummyGlobalInfo", DummyGlobalInfoObj,
+                                    GlobalInfoObj);
 };
 
 }  // namespace relaxvm::ir

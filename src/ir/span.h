@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a piece of a program was written: file, line and column, or the node of a model that it came from.
+// Where a piece of a program was written: file, line and column, or the node of a model that it
+// came from.
 #pragma once
 
 #include <tvm/ffi/object.h>
@@ -26,7 +27,8 @@ class SpanObj : public ffi::Object {
 // Nullable: null is "unknown".
 class Span : public ffi::ObjectRef {
  public:
-  Span(ffi::String source_name, int64_t line, int64_t column, int64_t end_line = 0, int64_t end_column = 0);
+  Span(ffi::String source_name, int64_t line, int64_t column, int64_t end_line = 0,
+       int64_t end_column = 0);
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(Span, ffi::ObjectRef, SpanObj);
 
   SourcePlace Place() const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of Relax expressions.  A tensor's shape is part of its type: integer expressions over symbolic variables.
+// Types of Relax expressions.  A tensor's shape is part of its type: integer expressions over
+// symbolic variables.
 #pragma once
 
 #include "ir/roots.h"
@@ -43,7 +44,8 @@ class ShapeType : public Type {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(ShapeType, Type, ShapeTypeObj);
 };
 
-// R.Tensor.  `shape` is a ShapeExpr, a Var of shape type, or absent; `dtype` may be Void() (unknown).
+// R.Tensor.  `shape` is a ShapeExpr, a Var of shape type, or absent; `dtype` may be Void()
+// (unknown).
 class TensorTypeObj : public TypeObj {
  public:
   ffi::Optional<Expr> shape;
@@ -59,7 +61,8 @@ class TensorTypeObj : public TypeObj {
 };
 class TensorType : public Type {
  public:
-  TensorType(ffi::Array<Expr> dims, DLDataType dtype, ffi::Optional<VDevice> vdevice = std::nullopt);
+  TensorType(ffi::Array<Expr> dims, DLDataType dtype,
+             ffi::Optional<VDevice> vdevice = std::nullopt);
   TensorType(Expr shape, DLDataType dtype, ffi::Optional<VDevice> vdevice = std::nullopt);
   TensorType(DLDataType dtype, int64_t ndim, ffi::Optional<VDevice> vdevice = std::nullopt);
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(TensorType, Type, TensorTypeObj);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over and rewrites of programs, dispatched by type index.  Straight-line code is walked in a loop: a chain of
-// bindings of any length takes constant stack.
+// Walks over and rewrites of programs, dispatched by type index.  Straight-line code is walked in a
+// loop: a chain of bindings of any length takes constant stack.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,9 @@
 
 namespace relaxvm::ir {
 
-// Calls the Visit method of a node's class.  Override what is of interest; the default visits all children.
-// Tensor programs inside modules are visited through VisitOther (tir/ overrides it in its own visitor).
+// Calls the Visit method of a node's class.  Override what is of interest; the default visits all
+// children. Tensor programs inside modules are visited through VisitOther (tir/ overrides it in its
+// own visitor).
 class Visitor {
  public:
   virtual ~Visitor() = default;
@@ -46,19 +47,21 @@ class Visitor {
   virtual void VisitOther(const ExprObj* e);  // nodes of other folders; default: an error
 
   virtual void VisitBlock(const BindingBlock& block);
-  virtual void VisitBinding(const Binding& binding);  // value, then VisitDef(var); a MatchCast also visits its type
+  virtual void VisitBinding(
+      const Binding& binding);  // value, then VisitDef(var); a MatchCast also visits its type
   // Visits the scalar expressions inside a type.
   virtual void VisitType(const Type& type);
 };
 
-// Rewrites bottom-up and shares what did not change: a rewrite that changes nothing returns the same object.
-// Variables: a definition whose type changed gets a new Var, and its uses follow.
+// Rewrites bottom-up and shares what did not change: a rewrite that changes nothing returns the
+// same object. Variables: a definition whose type changed gets a new Var, and its uses follow.
 class Mutator {
  public:
   virtual ~Mutator() = default;
   Expr Mutate(const Expr& e);  // null stays null
 
-  virtual Expr MutateVar(const Var& v);  // default: the replacement recorded by MutateDef, or itself
+  virtual Expr MutateVar(
+      const Var& v);  // default: the replacement recorded by MutateDef, or itself
   // A definition: rewrites its type; a changed type gives a new Var (recorded).
   virtual Var MutateDef(const Var& v);
   virtual Expr MutateGlobalVar(const GlobalVar& v) { return v; }
@@ -85,7 +88,8 @@ class Mutator {
   virtual Expr MutateOther(const Expr& e);  // nodes of other folders; default: an error
 
   virtual BindingBlock MutateBlock(const BindingBlock& block);
-  // The bindings that stand for `binding`, appended to `out` (none removes it).  Default: one with a rewritten value.
+  // The bindings that stand for `binding`, appended to `out` (none removes it).  Default: one with
+  // a rewritten value.
   virtual void MutateBinding(const Binding& binding, ffi::Array<Binding>* out);
   virtual Type MutateType(const Type& type);
 
@@ -98,7 +102,8 @@ class Mutator {
 };
 
 // Rewrites every Relax function of a module; tensor programs stay.
-IRModule MutateFunctions(IRModule mod, const std::function<Function(const GlobalVar&, const Function&)>& rewrite);
+IRModule MutateFunctions(IRModule mod,
+                         const std::function<Function(const GlobalVar&, const Function&)>& rewrite);
 
 // Replaces free variables, also inside types.
 Expr Substitute(const Expr& e, const ffi::Map<Var, Expr>& map);
@@ -107,12 +112,14 @@ Type Substitute(const Type& type, const ffi::Map<Var, Expr>& map);
 // Calls `f` for every node, children before parents.
 void PostOrderVisit(const Expr& e, const std::function<void(const Expr&)>& f);
 
-// Symbolic variables in a type, in order of appearance; `definable` gives those that stand alone in a dimension.
+// Symbolic variables in a type, in order of appearance; `definable` gives those that stand alone in
+// a dimension.
 ffi::Array<Var> SymbolicVars(const Type& type);
 ffi::Array<Var> DefinableSymbolicVars(const Type& type);
 ffi::Array<Var> FreeVars(const Expr& e);
 
-// Equality up to names of bound variables (tvm-ffi structural equality); `map_free_vars` also matches free ones.
+// Equality up to names of bound variables (tvm-ffi structural equality); `map_free_vars` also
+// matches free ones.
 bool StructuralEqual(const ffi::Any& a, const ffi::Any& b, bool map_free_vars = false);
 uint64_t StructuralHash(const ffi::Any& a, bool map_free_vars = false);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass is a function from module to module; rows of pass_list.def.  It changes nothing else and keeps no state.
+// A pass is a function from module to module; rows of pass_list.def.  It changes nothing else and
+// keeps no state.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,8 @@ struct OutputTensor {
   DLDataType dtype;
 };
 // Runs a tensor program on constants: supplied by pipeline/, which can compile and run.
-using Evaluate = std::function<std::vector<ffi::Tensor>(const tir::PrimFunc& program, const std::vector<ffi::Tensor>& inputs,
+using Evaluate = std::function<std::vector<ffi::Tensor>(const tir::PrimFunc& program,
+                                                        const std::vector<ffi::Tensor>& inputs,
                                                         const std::vector<OutputTensor>& outputs)>;
 
 struct PassContext {
@@ -36,7 +38,8 @@ struct PassContext {
 
 using PassFn = IRModule (*)(IRModule mod, const PassContext& context);
 
-// PASS(Name, options, doc): options as "name: type = default, ..." (a Python signature), "" for none.
+// PASS(Name, options, doc): options as "name: type = default, ..." (a Python signature), "" for
+// none.
 #define PASS(name, options, doc) IRModule name(IRModule mod, const PassContext& context);
 #include "passes/pass_list.def"
 #undef PASS

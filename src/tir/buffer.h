@@ -15,9 +15,10 @@ class BufferTypeObj : public ir::TypeObj {
   DLDataType dtype;
   ffi::String storage_scope = "global";  // "global", "local" (registers), "shared" ...
   ffi::Array<Expr> shape;
-  ffi::Array<Expr> strides;   // in elements; empty: compact, last dimension fastest
-  Expr elem_offset;           // null: 0
-  int64_t data_alignment = 64;  // bytes that the first element is aligned to, as far as code may rely on
+  ffi::Array<Expr> strides;  // in elements; empty: compact, last dimension fastest
+  Expr elem_offset;          // null: 0
+  int64_t data_alignment =
+      64;  // bytes that the first element is aligned to, as far as code may rely on
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.tirx.BufferType", BufferTypeObj, ir::TypeObj);
 };
 class BufferType : public ir::Type {
@@ -30,7 +31,8 @@ class BufferType : public ir::Type {
 // A Var whose type is a BufferType.
 class Buffer : public Var {
  public:
-  Buffer(ffi::String name, ffi::Array<Expr> shape, DLDataType dtype, ffi::String storage_scope = "global");
+  Buffer(ffi::String name, ffi::Array<Expr> shape, DLDataType dtype,
+         ffi::String storage_scope = "global");
   Buffer(ffi::String name, BufferType type) : Var(std::move(name), std::move(type)) {}
   explicit Buffer(Var var);  // RELAXVM_CHECKs the type
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(Buffer, Var, ir::VarObj);
@@ -53,7 +55,8 @@ class BufferLoadObj : public ir::ExprObj {
 };
 class BufferLoad : public Expr {
  public:
-  BufferLoad(Var buffer, ffi::Array<Expr> indices, Expr predicate = Expr(), ir::Span span = ir::Span());
+  BufferLoad(Var buffer, ffi::Array<Expr> indices, Expr predicate = Expr(),
+             ir::Span span = ir::Span());
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(BufferLoad, Expr, BufferLoadObj);
 };
 

@@ -28,7 +28,8 @@ class StmtVisitor : public ir::Visitor {
   virtual void VisitBlockRealize(const SBlockRealizeObj* s);
 };
 
-// Shares what did not change.  A buffer or loop variable replaced through MutateBuffer / Replace follows everywhere.
+// Shares what did not change.  A buffer or loop variable replaced through MutateBuffer / Replace
+// follows everywhere.
 class StmtMutator : public ir::Mutator {
  public:
   using ir::Mutator::Mutate;

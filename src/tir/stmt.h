@@ -32,7 +32,8 @@ class BufferStoreObj : public StmtObj {
 };
 class BufferStore : public Stmt {
  public:
-  BufferStore(Var buffer, Expr value, ffi::Array<Expr> indices, Expr predicate = Expr(), Span span = Span());
+  BufferStore(Var buffer, Expr value, ffi::Array<Expr> indices, Expr predicate = Expr(),
+              Span span = Span());
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(BufferStore, Stmt, BufferStoreObj);
 };
 
@@ -49,8 +50,8 @@ class Bind : public Stmt {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(Bind, Stmt, BindObj);
 };
 
-// Memory for the statements after it in its SeqStmt.  Scope "local" with constant shape becomes registers or stack;
-// "global" comes from the workspace.
+// Memory for the statements after it in its SeqStmt.  Scope "local" with constant shape becomes
+// registers or stack; "global" comes from the workspace.
 class AllocBufferObj : public StmtObj {
  public:
   Var buffer = Var(ffi::UnsafeInit{});
@@ -113,7 +114,13 @@ class IfThenElse : public Stmt {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(IfThenElse, Stmt, IfThenElseObj);
 };
 
-enum class ForKind : int32_t { kSerial = 0, kParallel = 1, kVectorized = 2, kUnrolled = 3, kThreadBinding = 4 };
+enum class ForKind : int32_t {
+  kSerial = 0,
+  kParallel = 1,
+  kVectorized = 2,
+  kUnrolled = 3,
+  kThreadBinding = 4
+};
 
 // for loop_var in [min, min + extent)
 class ForObj : public StmtObj {
@@ -146,7 +153,8 @@ class While : public Stmt {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(While, Stmt, WhileObj);
 };
 
-// ---- blocks: the unit that schedules move -------------------------------------------------------------------------------
+// ---- blocks: the unit that schedules move
+// -------------------------------------------------------------------------------
 
 enum class IterKind : int32_t { kSpatial = 0, kReduce = 1, kOpaque = 2 };
 
@@ -181,8 +189,9 @@ class BufferRegion : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(BufferRegion, ffi::ObjectRef, BufferRegionObj);
 };
 
-// What one iteration does.  Iterations that differ in a spatial axis are independent; those that differ only in reduce
-// axes accumulate into the same elements; `init` runs before the first of them.
+// What one iteration does.  Iterations that differ in a spatial axis are independent; those that
+// differ only in reduce axes accumulate into the same elements; `init` runs before the first of
+// them.
 class SBlockObj : public StmtObj {
  public:
   ffi::Array<IterVar> iter_vars;
@@ -197,9 +206,9 @@ class SBlockObj : public StmtObj {
 };
 class SBlock : public Stmt {
  public:
-  SBlock(ffi::Array<IterVar> iter_vars, ffi::Array<BufferRegion> reads, ffi::Array<BufferRegion> writes,
-         ffi::String name_hint, Stmt body, Stmt init = Stmt(), ffi::Array<Var> alloc_buffers = {},
-         ir::DictAttrs annotations = {}, Span span = Span());
+  SBlock(ffi::Array<IterVar> iter_vars, ffi::Array<BufferRegion> reads,
+         ffi::Array<BufferRegion> writes, ffi::String name_hint, Stmt body, Stmt init = Stmt(),
+         ffi::Array<Var> alloc_buffers = {}, ir::DictAttrs annotations = {}, Span span = Span());
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(SBlock, Stmt, SBlockObj);
 };
 
@@ -217,12 +226,14 @@ class SBlockRealize : public Stmt {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(SBlockRealize, Stmt, SBlockRealizeObj);
 };
 
-// ---- tensor programs ----------------------------------------------------------------------------------------------------
+// ---- tensor programs
+// ----------------------------------------------------------------------------------------------------
 
-// Parameters: buffers (inputs, then outputs: destination passing) and int64 or float64 scalars, in call order.
-// Symbolic sizes in the buffers' shapes are bound from the arguments at entry.  A program may have several outputs;
-// attribute "num_outputs" (default 1) counts the buffers at the end of the buffers that are outputs.
-// `body` before scheduling: the statements; temporaries are AllocBuffer statements at the front of the body.
+// Parameters: buffers (inputs, then outputs: destination passing) and int64 or float64 scalars, in
+// call order. Symbolic sizes in the buffers' shapes are bound from the arguments at entry.  A
+// program may have several outputs; attribute "num_outputs" (default 1) counts the buffers at the
+// end of the buffers that are outputs. `body` before scheduling: the statements; temporaries are
+// AllocBuffer statements at the front of the body.
 class PrimFuncObj : public ir::BaseFuncObj {
  public:
   ffi::Array<Var> params;
@@ -238,8 +249,9 @@ class PrimFunc : public ir::BaseFunc {
 
 namespace attr {
 inline constexpr const char* kNumOutputs = "num_outputs";
-inline constexpr const char* kNoAlias = "tirx.noalias";      // outputs overlap no other buffer
-inline constexpr const char* kScheduled = "tirx.is_scheduled";  // loops are final: schedules leave it alone
+inline constexpr const char* kNoAlias = "tirx.noalias";  // outputs overlap no other buffer
+inline constexpr const char* kScheduled =
+    "tirx.is_scheduled";  // loops are final: schedules leave it alone
 }  // namespace attr
 
 }  // namespace relaxvm::tir

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Native kernels from tensor programs: machine code in memory or in a shared library.  No LLVM type crosses this header.
+// Native kernels from tensor programs: machine code in memory or in a shared library.  No LLVM type
+// crosses this header.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,11 @@
 namespace relaxvm::codegen {
 
 struct KernelOptions {
-  std::string target = "llvm";  // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
-  int num_threads = 0;          // compile jobs at once; 0: as many as the process may use
-  std::function<void(int done, int total)> progress;  // may be empty; called from one thread at a time
+  std::string target =
+      "llvm";           // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
+  int num_threads = 0;  // compile jobs at once; 0: as many as the process may use
+  std::function<void(int done, int total)>
+      progress;  // may be empty; called from one thread at a time
 };
 
 // One relocatable object; equal programs share one.
@@ -41,11 +44,13 @@ struct LoadedKernels {
 };
 LoadedKernels LoadInMemory(const KernelSet& kernels);
 
-// Links a shared library that holds the kernels and `library_bin` under `__tvm_ffi__library_bin`, with the linker of the
-// machine (ld.lld, ld, cc, or the PyPI package ziglang).  Writes to a temporary file first; throws when there is none.
+// Links a shared library that holds the kernels and `library_bin` under `__tvm_ffi__library_bin`,
+// with the linker of the machine (ld.lld, ld, cc, or the PyPI package ziglang).  Writes to a
+// temporary file first; throws when there is none.
 void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
 
 // Text for people: LLVM IR or assembly of one program.
-std::string InspectKernel(const ir::IRModule& mod, const std::string& name, const KernelOptions& options, bool assembly);
+std::string InspectKernel(const ir::IRModule& mod, const std::string& name,
+                          const KernelOptions& options, bool assembly);
 
 }  // namespace relaxvm::codegen
