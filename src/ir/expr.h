@@ -161,7 +161,6 @@ class TupleGetItem : public Expr {
 };
 
 // ---- bindings
-// ------------------------------------------------------------------------------------------------------
 
 class BindingObj : public ffi::Object {
  public:

@@ -156,7 +156,6 @@ struct OpDef {
 };
 
 // ---- attributes of a C++ struct <-> the generic Attrs object
-// ---------------------------------------------------------------
 
 template <typename T>
 struct AttrCodec;  // type name, to Any, from Any: for int64_t, double, bool, std::string,
@@ -257,7 +256,6 @@ OpDef Define(OpRecord<A> r) {
 }
 
 // ---- the table
-// -----------------------------------------------------------------------------------------------------------
 
 // The Op called `name` ("relax.add" or "add"); throws ValueError that names the nearest ones.
 const ir::Op& GetOp(const std::string& name);

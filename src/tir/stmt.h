@@ -154,7 +154,6 @@ class While : public Stmt {
 };
 
 // ---- blocks: the unit that schedules move
-// -------------------------------------------------------------------------------
 
 enum class IterKind : int32_t { kSpatial = 0, kReduce = 1, kOpaque = 2 };
 
@@ -227,7 +226,6 @@ class SBlockRealize : public Stmt {
 };
 
 // ---- tensor programs
-// ----------------------------------------------------------------------------------------------------
 
 // Parameters: buffers (inputs, then outputs: destination passing) and int64 or float64 scalars, in
 // call order. Symbolic sizes in the buffers' shapes are bound from the arguments at entry.  A

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -122,3 +123,23 @@ def test_where_finds_a_class_and_says_when_it_finds_nothing():
 def test_dev_refuses_a_word_it_does_not_know():
     result = dev("lint", "--wrong")
     assert result.returncode == 2 and "--wrong" in result.stderr
+
+
+def test_architecture_names_every_folder_of_the_sources():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    missing = [
+        d.name for d in (ROOT / "src").iterdir() if d.is_dir() and f"| `{d.name}/` |" not in text
+    ]
+    assert not missing
+
+
+def test_pages_link_only_to_files_that_exist():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    names = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(
+            r"`((?:docs|tools|tests|examples|include)/[\w./-]*\w\.\w+)`", page.read_text()
+        )
+    }
+    assert not [(page, name) for page, name in names if not (ROOT / name).exists()]
