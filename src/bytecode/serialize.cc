@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes and reads the byte format of executables.
+#include "bytecode/serialize.h"
+
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/string.h>
+
+#include <cstdlib>
+
+#include "bytecode/constants.h"
+#include "support/byte_stream.h"
+#include "support/dtype.h"
+#include "support/hash.h"
+
+namespace relaxvm::bytecode {
+namespace ffi = tvm::ffi;
+namespace {
+
+// Bumped when the meaning of what we write changes; an older file stays readable while the number is known.
+constexpr uint32_t kAbiVersion = 1;
+// u64 magic, u32 ABI version, u32 reserved, u64 length of all before, u64 hash of all before and these four fields
+constexpr size_t kOwnSectionBytes = 32;
+constexpr size_t kMaxDims = 64;
+
+void WriteDType(ByteWriter* out, DLDataType t) {
+  out->Write<uint8_t>(t.code);
+  out->Write<uint8_t>(t.bits);
+  out->Write<uint16_t>(t.lanes);
+}
+
+DLDataType ReadDType(ByteReader* in) {
+  DLDataType t;
+  t.code = in->Read<uint8_t>("dtype code");
+  t.bits = in->Read<uint8_t>("dtype bits");
+  t.lanes = in->Read<uint16_t>("dtype lanes");
+  return t;
+}
+
+// TVM counts whole bytes per element and leaves lanes out of the size.
+uint64_t TensorBytes(DLDataType t, uint64_t num_elems) { return num_elems * ((t.bits + 7u) / 8u); }
+
+void WriteTensor(ByteWriter* out, const ffi::Tensor& tensor) {
+  DLDataType dtype = tensor.dtype();
+  if (dtype.lanes != 1 || dtype.bits % 8 != 0) {
+    Fail(ErrorKind::kNotImplementedError, "a constant of dtype ", DTypeName(dtype),
+         " cannot be saved: the file format has no packed or vector elements; view it as uint8");
+  }
+  out->Write<uint64_t>(kTensorMagic);
+  out->Write<uint64_t>(0);
+  out->Write<int32_t>(kDLCPU);
+  out->Write<int32_t>(0);
+  out->Write<int32_t>(tensor.ndim());
+  WriteDType(out, dtype);
+  for (int64_t dim : tensor.shape()) out->Write<int64_t>(dim);
+  uint64_t num_bytes = TensorBytes(dtype, static_cast<uint64_t>(tensor.numel()));
+  out->Write<int64_t>(static_cast<int64_t>(num_bytes));
+  out->WriteRaw(static_cast<const char*>(tensor.data_ptr()) + tensor.byte_offset(), num_bytes);
+}
+
+struct HostAlloc {
+  void AllocData(DLTensor* tensor, size_t num_bytes) {
+    tensor->data = std::aligned_alloc(64, (num_bytes + 63) / 64 * 64 + 64);
+    if (tensor->data == nullptr) Fail(ErrorKind::kRuntimeError, "out of memory for a constant of ", num_bytes, " bytes");
+  }
+  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+};
+
+ffi::Tensor ReadTensor(ByteReader* in) {
+  if (in->Read<uint64_t>("tensor magic") != kTensorMagic) in->Damaged("tensor", ": no tensor starts here");
+  in->Read<uint64_t>("tensor reserved");
+  if (in->Read<int32_t>("tensor device type") != kDLCPU) in->Damaged("tensor", ": is not on the CPU");
+  in->Read<int32_t>("tensor device");
+  int32_t ndim = in->Read<int32_t>("tensor rank");
+  if (ndim < 0 || static_cast<size_t>(ndim) > kMaxDims) in->Damaged("tensor rank", ": " + std::to_string(ndim));
+  DLDataType dtype = ReadDType(in);
+  if (dtype.lanes != 1 || dtype.bits == 0 || dtype.bits > 64 || dtype.code > 17) in->Damaged("tensor dtype", "");
+  std::vector<int64_t> shape(ndim);
+  // Bounds the product, so that neither it nor the size in bytes overflows.
+  uint64_t num_elems = 1;
+  bool is_empty = false;
+  for (int64_t& dim : shape) {
+    dim = in->Read<int64_t>("tensor shape");
+    if (dim < 0) in->Damaged("tensor shape", ": negative dimension");
+    is_empty |= dim == 0;
+  }
+  for (int64_t dim : shape) {
+    if (is_empty) break;
+    if (static_cast<uint64_t>(dim) > in->left() / num_elems + 1) in->Damaged("tensor shape", ": larger than the file");
+    num_elems *= static_cast<uint64_t>(dim);
+  }
+  if (is_empty) num_elems = 0;
+  uint64_t num_bytes = in->Read<uint64_t>("tensor size");
+  if (num_bytes != TensorBytes(dtype, num_elems)) in->Damaged("tensor size", ": does not agree with its shape");
+  std::string_view data = in->Take(num_bytes, "tensor data");
+  auto tensor = ffi::Tensor::FromNDAlloc(HostAlloc(), ffi::ShapeView(shape.data(), shape.size()), dtype,
+                                         DLDevice{kDLCPU, 0}, static_cast<size_t>(num_bytes));
+  if (num_bytes > 0) std::memcpy(tensor.data_ptr(), data.data(), num_bytes);
+  return tensor;
+}
+
+void WriteConstant(ByteWriter* out, const ffi::Any& value) {
+  CheckConstant(value);
+  if (auto tensor = value.as<ffi::Tensor>()) {
+    out->Write<int32_t>(kTVMFFITensor);
+    WriteTensor(out, *tensor);
+  } else if (auto shape = value.as<ffi::Shape>()) {
+    out->Write<int32_t>(kTVMFFIShape);
+    out->Write<uint64_t>(shape->size());
+    out->WriteRaw(shape->data(), shape->size() * sizeof(int64_t));
+  } else if (auto text = value.as<ffi::String>()) {
+    out->Write<int32_t>(kTVMFFIStr);
+    out->WriteString(std::string_view(text->data(), text->size()));
+  } else if (auto number = value.as<double>()) {
+    out->Write<int32_t>(kTVMFFIFloat);
+    out->Write<double>(*number);
+  } else if (auto dtype = value.as<DLDataType>()) {
+    out->Write<int32_t>(kTVMFFIDataType);
+    WriteDType(out, *dtype);
+  } else {
+    out->Write<int32_t>(kTVMFFIInt);
+    out->Write<int64_t>(value.cast<int64_t>());
+  }
+}
+
+ffi::Any ReadConstant(ByteReader* in) {
+  switch (in->Read<int32_t>("constant kind")) {
+    case kTVMFFITensor: return ReadTensor(in);
+    case kTVMFFIShape: return ffi::Shape(in->ReadVector<int64_t>("constant shape"));
+    case kTVMFFISmallStr:
+    case kTVMFFIStr: return ffi::String(std::string(in->ReadString("constant string")));
+    case kTVMFFIInt: return in->Read<int64_t>("constant integer");
+    case kTVMFFIFloat: return in->Read<double>("constant float");
+    case kTVMFFIDataType: return ReadDType(in);
+    default: in->Damaged("constant kind", ": is not known");
+  }
+}
+
+void WriteFunction(ByteWriter* out, const FuncInfo& info) {
+  out->Write<int32_t>(static_cast<int32_t>(info.kind));
+  out->WriteString(info.name);
+  out->Write<int64_t>(info.start_instr);
+  out->Write<int64_t>(info.end_instr);
+  out->Write<int64_t>(info.num_args);
+  out->Write<int64_t>(info.register_file_size);
+  out->Write<uint64_t>(info.param_names.size());
+  for (const std::string& name : info.param_names) out->WriteString(name);
+}
+
+FuncInfo ReadFunction(ByteReader* in) {
+  FuncInfo info;
+  int32_t kind = in->Read<int32_t>("function kind");
+  if (kind < 0 || kind > 2) in->Damaged("function kind", ": is not known");
+  info.kind = static_cast<FuncKind>(kind);
+  info.name = in->ReadString("function name");
+  info.start_instr = in->Read<int64_t>("function start");
+  info.end_instr = in->Read<int64_t>("function end");
+  info.num_args = in->Read<int64_t>("function arity");
+  info.register_file_size = in->Read<int64_t>("function registers");
+  uint64_t num_names = in->ReadCount(sizeof(uint64_t), "parameter names");
+  for (uint64_t i = 0; i < num_names; ++i) info.param_names.emplace_back(in->ReadString("parameter name"));
+  return info;
+}
+
+// Nothing follows TVM's sections in TVM's files; in ours the own section does, and must be whole and right.
+void CheckOwnSection(ByteReader* in, std::string_view all) {
+  if (in->left() == 0) return;
+  std::string_view before = all.substr(0, in->position());
+  if (in->left() != kOwnSectionBytes || in->Read<uint64_t>("own section") != kOwnSectionMagic) {
+    in->Damaged("own section", ": unknown bytes follow the code");
+  }
+  uint32_t version = in->Read<uint32_t>("ABI version");
+  in->Read<uint32_t>("reserved");
+  uint64_t length = in->Read<uint64_t>("length");
+  uint64_t expected = HashBytes(all.substr(before.size(), kOwnSectionBytes - 8), HashBytes(before));
+  if (length != before.size() || in->Read<uint64_t>("checksum") != expected) in->Damaged("checksum", ": does not agree");
+  if (version > kAbiVersion) {
+    Fail(ErrorKind::kRuntimeError, "the executable has ABI version ", version, ", this relaxvm knows ", kAbiVersion,
+         "; update relaxvm or export the model again");
+  }
+}
+
+}  // namespace
+
+std::string Serialize(const ExecutableData& data) {
+  ByteWriter out;
+  out.Write<uint64_t>(kExecutableMagic);
+  out.WriteString(kExecutableVersion);
+  out.Write<uint64_t>(data.func_table.size());
+  for (const FuncInfo& info : data.func_table) WriteFunction(&out, info);
+  out.Write<uint64_t>(data.memory_scopes.size());
+  for (const auto& [constant, scope] : data.memory_scopes) {
+    out.Write<int64_t>(constant);
+    out.WriteString(scope);
+  }
+  out.Write<uint64_t>(data.constants.size());
+  for (const ffi::Any& value : data.constants) WriteConstant(&out, value);
+  out.WriteVector(data.instr_offset);
+  out.WriteVector(data.instr_data);
+  ByteWriter own;
+  own.Write<uint64_t>(kOwnSectionMagic);
+  own.Write<uint32_t>(kAbiVersion);
+  own.Write<uint32_t>(0);
+  own.Write<uint64_t>(out.bytes().size());
+  own.Write<uint64_t>(HashBytes(own.bytes(), HashBytes(out.bytes())));
+  out.WriteRaw(own.bytes().data(), own.bytes().size());
+  return out.Take();
+}
+
+ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
+  ByteReader in(bytes, what);
+  uint64_t magic = in.Read<uint64_t>("magic");
+  if (magic != kExecutableMagic && magic != kExecutableMagicV1) {
+    Fail(ErrorKind::kValueError, what, " is no VM executable: it does not start with the magic number");
+  }
+  std::string_view version = in.ReadString("version");
+  if (version != kExecutableVersion) {
+    Fail(ErrorKind::kValueError, what, " has format version '", std::string(version.substr(0, 32)), "', expected '",
+         kExecutableVersion, "'; export it again");
+  }
+  ExecutableData data;
+  constexpr size_t kMinFunctionBytes = 4 + 8 + 4 * 8 + 8;
+  uint64_t num_functions = in.ReadCount(kMinFunctionBytes, "function table");
+  for (uint64_t i = 0; i < num_functions; ++i) {
+    data.func_table.push_back(ReadFunction(&in));
+    if (!data.func_index.emplace(data.func_table.back().name, static_cast<int64_t>(i)).second) {
+      in.Damaged("function table", ": two functions named '" + data.func_table.back().name + "'");
+    }
+  }
+  if (magic == kExecutableMagic) {
+    uint64_t num_scopes = in.ReadCount(16, "memory scopes");
+    for (uint64_t i = 0; i < num_scopes; ++i) {
+      int64_t constant = in.Read<int64_t>("memory scope");
+      data.memory_scopes[constant] = in.ReadString("memory scope");
+    }
+  }
+  uint64_t num_constants = in.ReadCount(8, "constants");
+  for (uint64_t i = 0; i < num_constants; ++i) data.constants.push_back(ReadConstant(&in));
+  data.instr_offset = in.ReadVector<int64_t>("instruction offsets");
+  data.instr_data = in.ReadVector<int64_t>("instruction words");
+  CheckOwnSection(&in, bytes);
+  return data;
+}
+
+std::string PackContainer(const std::vector<ContainerItem>& items) {
+  std::vector<uint64_t> row_start = {0}, children;
+  for (const ContainerItem& item : items) {
+    children.insert(children.end(), item.children.begin(), item.children.end());
+    row_start.push_back(children.size());
+  }
+  ByteWriter body;
+  body.WriteVector(row_start);
+  body.WriteVector(children);
+  for (const ContainerItem& item : items) {
+    body.WriteString(item.kind);
+    if (item.kind != "_lib") body.WriteString(item.bytes);
+  }
+  ByteWriter out;
+  out.WriteString(body.bytes());
+  return out.Take();
+}
+
+std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::string& what) {
+  ByteReader outer(bytes, what);
+  ByteReader in(outer.ReadString("container"), what);
+  std::vector<uint64_t> row_start = in.ReadVector<uint64_t>("import tree");
+  std::vector<uint64_t> children = in.ReadVector<uint64_t>("import tree");
+  if (row_start.size() < 2 || row_start.front() != 0 || row_start.back() != children.size()) {
+    in.Damaged("import tree", ": is not well formed");
+  }
+  size_t num_items = row_start.size() - 1;
+  if (num_items > in.left() / sizeof(uint64_t)) in.Damaged("import tree", ": counts more modules than there are bytes");
+  std::vector<ContainerItem> items(num_items);
+  for (size_t i = 0; i < num_items; ++i) {
+    items[i].kind = in.ReadString("module kind");
+    if (items[i].kind != "_lib") items[i].bytes = in.ReadString("module");
+    if (row_start[i] > row_start[i + 1] || row_start[i + 1] > children.size()) in.Damaged("import tree", ": is not sorted");
+    items[i].children.assign(children.begin() + row_start[i], children.begin() + row_start[i + 1]);
+    for (uint64_t child : items[i].children) {
+      // A child after its parent: no cycle can be written.
+      if (child <= i || child >= num_items) in.Damaged("import tree", ": names a module that cannot be imported");
+    }
+  }
+  return items;
+}
+
+std::string PackExecutable(const ExecutableData& data) {
+  return PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}});
+}
+
+}  // namespace relaxvm::bytecode
