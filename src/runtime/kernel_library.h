@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Native code that an executable calls: a shared object on disk, or a table in memory that a JIT made.  As a module it
+// gives functions by name; the VM takes direct entries.
+#pragma once
+
+#include <tvm/ffi/extra/module.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "runtime/platform/library.h"
+#include "target/kernel_abi.h"
+
+namespace relaxvm::runtime {
+
+class KernelLibrary : public tvm::ffi::ModuleObj {
+ public:
+  // A table in memory; `keep_alive` owns the code.  `context_slot` (may be null) is what kKernelContextSymbol names.
+  KernelLibrary(const RelaxvmKernelTable* table, tvm::ffi::Any keep_alive, const RelaxvmKernelContext** context_slot);
+  // A library file.  Without a kernel table it serves what it exports as __tvm_ffi_<name>.
+  explicit KernelLibrary(std::unique_ptr<SharedLibrary> library);
+
+  const char* kind() const final { return "relaxvm.KernelLibrary"; }
+  int GetPropertyMask() const final { return tvm::ffi::Module::kRunnable; }
+  tvm::ffi::Optional<tvm::ffi::Function> GetFunction(const tvm::ffi::String& name) final;
+
+  // Null when the library has no direct entry of that name.
+  const RelaxvmKernelEntry* FindKernel(const std::string& name) const;
+  // Null when there is none: `__vmtir__<name>` and the like.
+  void* Symbol(const std::string& name) const;
+  const SharedLibrary* library() const { return library_.get(); }
+
+ private:
+  void AdoptTable(const RelaxvmKernelTable* table);
+
+  std::unique_ptr<SharedLibrary> library_;
+  tvm::ffi::Any keep_alive_;
+  std::unordered_map<std::string, const RelaxvmKernelEntry*> kernels_;
+};
+
+using KernelLibraryPtr = tvm::ffi::ObjectPtr<KernelLibrary>;
+
+KernelLibraryPtr LoadKernelLibrary(const std::string& path);
+
+}  // namespace relaxvm::runtime

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Affinity mask, cgroup quota (v2 and v1), CPU features.
+#include "runtime/platform/cpus.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace relaxvm::runtime {
+namespace {
+
+int AffinityCount() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return CPU_COUNT(&mask);
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// CPUs that the quota amounts to; 0 when there is none.
+int QuotaCount() {
+  double quota = -1, period = -1;
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string text;
+  if (v2 >> text >> period && text != "max") {
+    std::istringstream(text) >> quota;
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::ceil(quota / period)));
+}
+
+bool HasFeature(std::string_view name) {
+#if defined(__x86_64__)
+#define RELAXVM_FEATURE(text) \
+  if (name == text) return __builtin_cpu_supports(text) != 0;
+  RELAXVM_FEATURE("avx")
+  RELAXVM_FEATURE("avx2")
+  RELAXVM_FEATURE("fma")
+  RELAXVM_FEATURE("bmi")
+  RELAXVM_FEATURE("bmi2")
+  RELAXVM_FEATURE("popcnt")
+  RELAXVM_FEATURE("sse3")
+  RELAXVM_FEATURE("ssse3")
+  RELAXVM_FEATURE("sse4.1")
+  RELAXVM_FEATURE("sse4.2")
+  RELAXVM_FEATURE("avx512f")
+  RELAXVM_FEATURE("avx512bw")
+  RELAXVM_FEATURE("avx512cd")
+  RELAXVM_FEATURE("avx512dq")
+  RELAXVM_FEATURE("avx512vl")
+  RELAXVM_FEATURE("avx512ifma")
+  RELAXVM_FEATURE("avx512vbmi")
+  RELAXVM_FEATURE("avx512vbmi2")
+  RELAXVM_FEATURE("avx512vnni")
+  RELAXVM_FEATURE("avx512bitalg")
+  RELAXVM_FEATURE("avx512vpopcntdq")
+  RELAXVM_FEATURE("avx512bf16")
+#undef RELAXVM_FEATURE
+#endif
+  return true;
+}
+
+}  // namespace
+
+int NumUsableCpus() {
+  int count = std::max(1, AffinityCount());
+  int quota = QuotaCount();
+  return quota > 0 ? std::min(count, quota) : count;
+}
+
+std::vector<std::string> MissingCpuFeatures(std::string_view required) {
+  std::vector<std::string> missing;
+  while (!required.empty()) {
+    size_t comma = std::min(required.find(','), required.size());
+    std::string_view item = required.substr(0, comma);
+    required.remove_prefix(std::min(comma + 1, required.size()));
+    if (item.starts_with('-') || item.empty()) continue;
+    if (item.starts_with('+')) item.remove_prefix(1);
+    if (!HasFeature(item)) missing.emplace_back(item);
+  }
+  return missing;
+}
+
+}  // namespace relaxvm::runtime

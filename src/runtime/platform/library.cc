@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads ELF headers with bounds checks; dlopen, dlsym.
+#include "runtime/platform/library.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "support/byte_stream.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace relaxvm::runtime {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint16_t kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t kMachine = EM_AARCH64;
+#else
+#error "relaxvm runs on x86-64 and aarch64"
+#endif
+
+constexpr uint64_t kSealMagic = 0x4c4145534d565852;  // "RXVMSEAL"
+constexpr size_t kSealBytes = 24;                    // magic, length, hash
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& reason) {
+  Fail(ErrorKind::kValueError, path, ": ", reason, "; export or download it again");
+}
+
+bool IsSealed(std::string_view bytes) {
+  if (bytes.size() < kSealBytes) return false;
+  uint64_t magic, length;
+  std::memcpy(&magic, bytes.data() + bytes.size() - kSealBytes, 8);
+  std::memcpy(&length, bytes.data() + bytes.size() - kSealBytes + 8, 8);
+  return magic == kSealMagic && length == bytes.size() - kSealBytes;
+}
+
+bool Within(uint64_t start, uint64_t size, uint64_t limit) { return start <= limit && size <= limit - start; }
+
+void CheckElf(std::string_view bytes, const std::string& path) {
+  Elf64_Ehdr header;
+  if (bytes.size() < sizeof(header) || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0) {
+    Refuse(path, "is no shared library (no ELF header)");
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN) {
+    Refuse(path, "is no 64-bit little-endian shared library");
+  }
+  if (header.e_machine != kMachine) Refuse(path, "is a library for another kind of processor");
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
+      !Within(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), bytes.size())) {
+    Refuse(path, "is truncated or damaged (program headers)");
+  }
+  bool has_dynamic = false;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, bytes.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
+    has_dynamic |= segment.p_type == PT_DYNAMIC;
+    bool is_read = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC || segment.p_type == PT_NOTE;
+    if (is_read && !Within(segment.p_offset, segment.p_filesz, bytes.size())) {
+      Refuse(path, "is truncated or damaged (segment " + std::to_string(i) + ")");
+    }
+    if (segment.p_type == PT_LOAD && segment.p_memsz < segment.p_filesz) {
+      Refuse(path, "is damaged (segment " + std::to_string(i) + ")");
+    }
+  }
+  if (!has_dynamic) Refuse(path, "is no shared library (no dynamic segment)");
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) Fail(ErrorKind::kRuntimeError, "cannot open ", path, ": ", std::strerror(errno));
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd);
+    Fail(ErrorKind::kRuntimeError, "cannot read ", path, ": it is no file");
+  }
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ > 0) {
+    void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      int error = errno;
+      close(fd);
+      Fail(ErrorKind::kRuntimeError, "cannot map ", path, ": ", std::strerror(error));
+    }
+    data_ = static_cast<const char*>(data);
+  }
+  close(fd);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+}
+
+void CheckSharedLibrary(const std::string& path) {
+  MappedFile file(path);
+  std::string_view bytes = file.bytes();
+  if (IsSealed(bytes)) {
+    uint64_t hash;
+    std::memcpy(&hash, bytes.data() + bytes.size() - 8, 8);
+    bytes.remove_suffix(kSealBytes);
+    if (hash != HashBytes(bytes)) Refuse(path, "is damaged (its checksum does not agree)");
+  }
+  CheckElf(bytes, path);
+}
+
+void SealSharedLibrary(const std::string& path) {
+  ByteWriter seal;
+  size_t length;
+  {
+    MappedFile file(path);
+    std::string_view bytes = file.bytes();
+    if (IsSealed(bytes)) bytes.remove_suffix(kSealBytes);
+    length = bytes.size();
+    seal.Write<uint64_t>(kSealMagic);
+    seal.Write<uint64_t>(length);
+    seal.Write<uint64_t>(HashBytes(bytes));
+  }
+  std::error_code error;
+  std::filesystem::resize_file(path, length, error);
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  if (error || !out.write(seal.bytes().data(), static_cast<std::streamsize>(seal.bytes().size())) || !out.flush()) {
+    Fail(ErrorKind::kRuntimeError, "cannot write ", path);
+  }
+}
+
+SharedLibrary::SharedLibrary(const std::string& path) : path_(std::filesystem::absolute(path).string()) {
+  CheckSharedLibrary(path_);
+  handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle_ == nullptr) {
+    const char* reason = dlerror();
+    Fail(ErrorKind::kRuntimeError, "cannot load ", path_, ": ", reason != nullptr ? reason : "unknown reason");
+  }
+}
+
+SharedLibrary::~SharedLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* SharedLibrary::Symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
+
+std::string_view SharedLibrary::SymbolBytes(const std::string& name) const {
+  void* address = Symbol(name);
+  if (address == nullptr) return {};
+  Dl_info info;
+  const Elf64_Sym* symbol = nullptr;
+  if (dladdr1(address, &info, reinterpret_cast<void**>(const_cast<Elf64_Sym**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
+      symbol != nullptr && info.dli_saddr == address && symbol->st_size > 0) {
+    return {static_cast<const char*>(address), symbol->st_size};
+  }
+  // A linker script or an assembler may leave the size out: the container's own length says it, then.
+  uint64_t length;
+  std::memcpy(&length, address, sizeof(length));
+  return {static_cast<const char*>(address), length > (uint64_t{1} << 48) ? 0 : length + sizeof(length)};
+}
+
+}  // namespace relaxvm::runtime

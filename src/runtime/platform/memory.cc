@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large blocks come from mmap, so that freeing them returns the pages, with huge pages where the system grants them.
+#include "runtime/platform/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace relaxvm::runtime {
+namespace {
+
+constexpr size_t kMapThreshold = size_t{1} << 22;
+constexpr size_t kHugePage = size_t{1} << 21;
+
+constexpr size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+
+
+}  // namespace
+
+void* AlignedAlloc(size_t num_bytes, size_t alignment) {
+  if (num_bytes > SIZE_MAX / 2) return nullptr;
+  if (num_bytes < kMapThreshold) {
+    return std::aligned_alloc(alignment, RoundUp(num_bytes == 0 ? 1 : num_bytes, alignment));
+  }
+  // Over-reserve to align to a huge page, then give the ends back.
+  size_t size = RoundUp(num_bytes, 4096);
+  char* start = static_cast<char*>(ReservePages(size + kHugePage));
+  if (start == nullptr) return nullptr;
+  char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(start), kHugePage));
+  if (aligned > start) munmap(start, static_cast<size_t>(aligned - start));
+  size_t tail = kHugePage - static_cast<size_t>(aligned - start);
+  if (tail > 0) munmap(aligned + size, tail);
+#ifdef MADV_HUGEPAGE
+  madvise(aligned, size, MADV_HUGEPAGE);
+#endif
+  return aligned;
+}
+
+void AlignedFree(void* data, size_t num_bytes) {
+  if (data == nullptr) return;
+  if (num_bytes >= kMapThreshold) {
+    munmap(data, RoundUp(num_bytes, 4096));
+  } else {
+    std::free(data);
+  }
+}
+
+void* ReservePages(size_t num_bytes) {
+  void* data = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
+void ReleasePages(void* data, size_t num_bytes) {
+  if (data != nullptr) munmap(data, num_bytes);
+}
+
+}  // namespace relaxvm::runtime

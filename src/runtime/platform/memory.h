@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory from the system.
+#pragma once
+
+#include <cstddef>
+
+namespace relaxvm::runtime {
+
+// Aligned to `alignment`, a power of two up to 2 MiB.  Null when the system has no more.
+void* AlignedAlloc(size_t num_bytes, size_t alignment);
+void AlignedFree(void* data, size_t num_bytes);
+
+// Address space whose pages are backed when first touched.  Null when the system refuses.
+void* ReservePages(size_t num_bytes);
+void ReleasePages(void* data, size_t num_bytes);
+
+}  // namespace relaxvm::runtime
