@@ -44,12 +44,12 @@ def check_ops() -> Iterator[str]:
     index = ROOT / "src/ops/op_list.def"
     if not index.exists():
         return
-    names = rows(index, "OP")
+    names = rows(index, "OPS?")
     yield from check_sorted(index, names)
     listed = {name for _, name in names}
     defined: dict[str, pathlib.Path] = {}
     for path, text in sources("src/ops"):
-        for match in re.finditer(r"^OpDef (\w+)\(\)", text, re.MULTILINE):
+        for match in re.finditer(r"^(?:OpDef|std::vector<OpDef>) ([a-z]\w*)\(\) \{", text, re.MULTILINE):
             defined[match[1]] = path
             if match[1] not in listed:
                 yield f"{path.relative_to(ROOT)}: {match[1]} has no row in {index.relative_to(ROOT)}"
