@@ -53,12 +53,18 @@ class BlockBuilder {
     bool dataflow;
     ffi::Array<Binding> bindings;
   };
+  Var EmitAs(bool output, Expr value, ffi::String name_hint);
+  Expr NormalizeCall(const Call& call);
+  Expr NormalizeIf(const If& e);
+  Expr NormalizeFunction(const Function& f);
+  SeqExpr NormalizeScope(const Expr& e);
   TypeContext* context_;
   IRModule mod_;
   std::vector<Block> blocks_;
   std::unordered_map<const ffi::Object*, Expr> bound_;
   std::unordered_map<std::string, int> names_;
-  ffi::Map<ffi::Any, GlobalVar> by_structure_;
+  std::unordered_map<uint64_t, std::vector<GlobalVar>>
+      by_hash_;  // functions added, by structural hash
 };
 
 // The least type that both `a` and `b` are: what an If gives.

@@ -2,6 +2,9 @@
 // Functions and modules: what a compilation takes and gives.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "ir/expr.h"
 
 namespace relaxvm::ir {
@@ -55,6 +58,7 @@ class IRModuleObj : public ffi::Object {
   ffi::Map<GlobalVar, BaseFunc> functions;
   DictAttrs attrs;
   ffi::Map<ffi::String, ffi::Array<GlobalInfo>> global_infos;
+  mutable std::map<std::string, GlobalVar> names;  // derived from `functions`; not reflected
 
   // The variable or function called `name`; absent when there is none.
   ffi::Optional<GlobalVar> FindVar(const ffi::String& name) const;
@@ -62,6 +66,7 @@ class IRModuleObj : public ffi::Object {
   // Throws KeyError that lists the names there are.
   BaseFunc Lookup(const ffi::String& name) const;
   BaseFunc Lookup(const GlobalVar& var) const;
+  void RebuildNames() const;  // after `functions` was changed as a whole
 
   static constexpr TVMFFISEqHashKind _type_s_eq_hash_kind = kTVMFFISEqHashKindTreeNode;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.ir.IRModule", IRModuleObj, ffi::Object);
@@ -94,7 +99,7 @@ template <typename FuncType, typename T>
 FuncType WithAttr(const FuncType& func, const char* name, T value) {
   auto copy = ffi::make_object<typename FuncType::ContainerType>(*func.get());
   copy->attrs.Set(name, ffi::Any(std::move(value)));
-  return FuncType(std::move(copy));
+  return NodeRef<FuncType>(std::move(copy));
 }
 
 namespace attr {  // names of function attributes

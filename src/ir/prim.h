@@ -211,7 +211,7 @@ inline Expr operator*(Expr a, Expr b) { return Mul(std::move(a), std::move(b)); 
 
 // The value of an integer immediate; absent for anything else.
 ffi::Optional<int64_t> AsInt(const Expr& e);
-bool IsInt(const Expr& e, int64_t value);
+bool IsIntValue(const Expr& e, int64_t value);
 // Is its type a PrimType?
 bool IsPrim(const Expr& e);
 

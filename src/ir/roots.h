@@ -3,6 +3,7 @@
 // module knows globally.
 #pragma once
 
+#include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/optional.h>
@@ -11,6 +12,12 @@
 #include "support/dtype.h"
 
 namespace relaxvm::ir {
+
+// The reference to a node just made: NodeRef<Call>(std::move(object)).
+template <typename Ref>
+Ref NodeRef(ffi::ObjectPtr<typename Ref::ContainerType> object) {
+  return ffi::details::ObjectUnsafe::ObjectRefFromObjectPtr<Ref>(std::move(object));
+}
 
 // Base of all types.  A null Type is "not inferred yet".
 class TypeObj : public ffi::Object {

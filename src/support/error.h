@@ -52,7 +52,11 @@ template <typename... Parts>
 // Broken invariants of our own: throws InternalError with file and line.
 #define RELAXVM_CHECK(condition) \
   if (!(condition)) TVM_FFI_THROW(InternalError) << "check failed: " #condition " "
-#define RELAXVM_UNREACHABLE() TVM_FFI_THROW(InternalError) << "unreachable "
+#define RELAXVM_UNREACHABLE()                      \
+  do {                                             \
+    TVM_FFI_THROW(InternalError) << "unreachable"; \
+    __builtin_unreachable();                       \
+  } while (false)
 
 #ifdef NDEBUG
 #define RELAXVM_DCHECK(condition) \
