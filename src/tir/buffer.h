@@ -44,8 +44,10 @@ class Buffer : public Var {
   Expr Load(ffi::Array<Expr> indices) const;
 };
 bool IsBuffer(const Expr& e);
+// Lanes of the access that `indices` make: those of its vector indices, 1 without any.
+int IndexLanes(const ffi::Array<Expr>& indices);
 
-// buffer[indices].  The last index may be a vector (Ramp or other): the result then has its lanes.
+// buffer[indices].  Indices may be vectors (Ramp or other): the result then has their lanes.
 class BufferLoadObj : public ir::ExprObj {
  public:
   Var buffer = Var(ffi::UnsafeInit{});
