@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Visitor and mutator over statements and the expressions in them.
+// Visitor and mutator over statements and the expressions in them.  Loads, stores and regions name
+// their buffer as a use.
 #pragma once
+
+#include <tvm/ffi/cast.h>
 
 #include "ir/visitor.h"
 #include "tir/stmt.h"
 
 namespace relaxvm::tir {
 
+enum class StmtKind : uint8_t {
+  kBufferStore,
+  kBind,
+  kAllocBuffer,
+  kAssert,
+  kSeq,
+  kEvaluate,
+  kIfThenElse,
+  kFor,
+  kWhile,
+  kBlock,
+  kBlockRealize,
+};
+StmtKind KindOf(const StmtObj* s);
+
 class StmtVisitor : public ir::Visitor {
  public:
   using ir::Visitor::Visit;
   void Visit(const Stmt& s);  // null is skipped
+
+  // The buffer of a load, a store or a region; definitions (AllocBuffer) go to VisitDef.
+  virtual void VisitBufferUse(const Var& buffer);
+  void VisitType(const ir::Type& type) override;     // also BufferType
+  virtual void VisitPrimFunc(const PrimFuncObj* f);  // parameters, then the body
 
   virtual void VisitBufferLoad(const BufferLoadObj* l);
   void VisitOther(const ir::ExprObj* e) override;  // BufferLoad, PrimFunc
@@ -24,8 +47,8 @@ class StmtVisitor : public ir::Visitor {
   virtual void VisitIfThenElse(const IfThenElseObj* s);
   virtual void VisitFor(const ForObj* s);
   virtual void VisitWhile(const WhileObj* s);
-  virtual void VisitBlock(const SBlockObj* s);
-  virtual void VisitBlockRealize(const SBlockRealizeObj* s);
+  virtual void VisitSBlock(const SBlockObj* s);
+  virtual void VisitSBlockRealize(const SBlockRealizeObj* s);
 };
 
 // Shares what did not change.  A buffer or loop variable replaced through MutateBuffer / Replace
@@ -35,8 +58,10 @@ class StmtMutator : public ir::Mutator {
   using ir::Mutator::Mutate;
   Stmt Mutate(const Stmt& s);
 
-  // The buffer that a load, store, region or allocation refers to.
+  // The buffer of a load, a store or a region.
   virtual Var MutateBuffer(const Var& buffer);
+  ir::Type MutateType(const ir::Type& type) override;  // also BufferType
+  virtual Expr MutatePrimFunc(const PrimFunc& f);
   virtual Expr MutateBufferLoad(const BufferLoad& l);
   Expr MutateOther(const Expr& e) override;
 

@@ -44,6 +44,12 @@ class TensorLoadObj : public ir::ExprObj {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.te.TensorLoad", TensorLoadObj, ir::ExprObj);
 };
 
+class TensorLoad : public Expr {
+ public:
+  TensorLoad(Tensor tensor, ffi::Array<Expr> indices);
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(TensorLoad, Expr, TensorLoadObj);
+};
+
 // How a reduction combines: result = combine(accumulated, next); several values at once for argmax
 // and its kin.
 class ReducerObj : public ffi::Object {
@@ -80,8 +86,8 @@ Tensor Reduce(ffi::Array<Expr> shape, ffi::Array<Expr> reduce_extents, const Red
 std::vector<Tensor> MultiReduce(ffi::Array<Expr> shape, ffi::Array<Expr> reduce_extents,
                                 const Reducer& reducer, const MultiReduceFormula& formula,
                                 std::vector<std::string> names);
-// Statements written by hand: `body` gets the input and output buffers.  Never fused into, runs as
-// one opaque block.
+// Statements written by hand, with loops, blocks or plain stores: `body` gets the input and output
+// buffers.  Never fused into, runs as one opaque block.
 struct OutputSpec {
   std::string name;
   ffi::Array<Expr> shape;
