@@ -17,22 +17,33 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-#define BUILTIN(name, user_name, signature, effect, meaning) {user_name, signature, Effect::effect, meaning},
+#define BUILTIN(name, user_name, signature, effect, meaning) \
+  {user_name, signature, Effect::effect, meaning},
 #include "bytecode/builtin_list.def"
 #undef BUILTIN
 };
 
 ParamKind KindFromName(std::string_view name) {
   constexpr std::array<std::pair<std::string_view, ParamKind>, 13> kKinds = {{
-      {"ctx", ParamKind::kCtx}, {"int", ParamKind::kInt}, {"number", ParamKind::kNumber}, {"bool", ParamKind::kBool},
-      {"str", ParamKind::kStr}, {"dtype", ParamKind::kDType}, {"shape", ParamKind::kShape},
-      {"tensor", ParamKind::kTensor}, {"storage", ParamKind::kStorage}, {"array", ParamKind::kArray},
-      {"func", ParamKind::kFunc}, {"object", ParamKind::kObject}, {"any", ParamKind::kAny},
+      {"ctx", ParamKind::kCtx},
+      {"int", ParamKind::kInt},
+      {"number", ParamKind::kNumber},
+      {"bool", ParamKind::kBool},
+      {"str", ParamKind::kStr},
+      {"dtype", ParamKind::kDType},
+      {"shape", ParamKind::kShape},
+      {"tensor", ParamKind::kTensor},
+      {"storage", ParamKind::kStorage},
+      {"array", ParamKind::kArray},
+      {"func", ParamKind::kFunc},
+      {"object", ParamKind::kObject},
+      {"any", ParamKind::kAny},
   }};
   for (const auto& [text, kind] : kKinds) {
     if (text == name) return kind;
   }
-  RELAXVM_UNREACHABLE() << "builtin_list.def: no parameter kind '" << name << "'";
+  RELAXVM_CHECK(false) << "builtin_list.def: no parameter kind '" << name << "'";
+  RELAXVM_UNREACHABLE();
 }
 
 // "(vm: ctx, size: shape, scope?: str, *rest: any) -> storage"
@@ -63,7 +74,12 @@ const std::vector<BuiltinInfo>& Table() {
   static const std::vector<BuiltinInfo> table = [] {
     std::vector<BuiltinInfo> result;
     for (const Row& row : kRows) {
-      BuiltinInfo info{static_cast<Builtin>(result.size()), row.name, row.signature, row.effect, row.meaning, {}};
+      BuiltinInfo info{static_cast<Builtin>(result.size()),
+                       row.name,
+                       row.signature,
+                       row.effect,
+                       row.meaning,
+                       {}};
       ParseSignature(&info);
       info.takes_ctx = !info.params.empty() && info.params[0].kind == ParamKind::kCtx;
       result.push_back(std::move(info));

@@ -44,6 +44,13 @@ class LoadCollector : public StmtVisitor {
 
 // The regions that an expression reads: single elements, or the whole buffer when an index uses a
 // variable that is no axis of the block (bound inside the expression) or loads by itself.
+bool SameIndices(const ffi::Array<Expr>& a, const ffi::Array<Expr>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!a[i].same_as(b[i])) return false;
+  }
+  return true;
+}
+
 class ReadCollector : public StmtVisitor {
  public:
   std::vector<BufferRegion> regions;
@@ -74,7 +81,7 @@ class ReadCollector : public StmtVisitor {
  private:
   void Add(BufferRegion region) {
     for (const BufferRegion& known : regions) {
-      if (known->buffer.same_as(region->buffer) && ir::StructuralEqual(known, region)) return;
+      if (known->buffer.same_as(region->buffer) && SameIndices(known->mins, region->mins)) return;
     }
     regions.push_back(std::move(region));
   }
