@@ -8,7 +8,7 @@ Expr BroadcastAt(const Tensor& x, const Dims& out, const Indices& i) {
   Indices at;
   size_t skip = out.size() - x->shape.size();
   for (size_t d = 0; d < x->shape.size(); ++d) {
-    bool repeated = ir::IsInt(x->shape[d], 1) && !ir::IsInt(out[skip + d], 1);
+    bool repeated = ir::IsIntValue(x->shape[d], 1) && !ir::IsIntValue(out[skip + d], 1);
     at.push_back(repeated ? Expr(0) : i[skip + d]);
   }
   return x(at);

@@ -143,9 +143,9 @@ std::optional<Dims> TypeCtx::Broadcast(const Dims& a, const Dims& b) const {
     } else {
       const Expr& x = a[a.size() - k];
       const Expr& y = b[b.size() - k];
-      if (ir::IsInt(x, 1)) {
+      if (ir::IsIntValue(x, 1)) {
         out = y;
-      } else if (ir::IsInt(y, 1) || Equal(x, y)) {
+      } else if (ir::IsIntValue(y, 1) || Equal(x, y)) {
         out = x;
       } else if (ir::AsInt(x).has_value() && ir::AsInt(y).has_value()) {
         Error(ErrorKind::kValueError, "shapes ", DescribeDims(a), " and ", DescribeDims(b),
