@@ -162,8 +162,7 @@ class FunctionCodeGen {
   }
 
   [[noreturn]] void NotLowered(const std::string& what, const ir::Span& span) const {
-    Fail(ErrorKind::kValueError, span.defined() ? span->Place() : SourcePlace{}, "function '",
-         name_, "': ", what,
+    Fail(ErrorKind::kValueError, span.Place(), "function '", name_, "': ", what,
          " cannot become bytecode; run the default pipeline, or the passes up to VMShapeLower, "
          "first");
   }

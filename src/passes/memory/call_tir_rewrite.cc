@@ -99,7 +99,7 @@ class Rewriter : public ir::Mutator {
   Var Allocate(const Type& type, const ir::Span& span, ffi::Array<Binding>* out) {
     const auto* tensor = type.as<TensorTypeObj>();
     if (tensor == nullptr || tensor->IsUnknownDtype() || !tensor->shape.has_value()) {
-      Fail(ErrorKind::kValueError, span.defined() ? span->Place() : SourcePlace{},
+      Fail(ErrorKind::kValueError, span.Place(),
            "the result of a destination-passing call needs a tensor type with known shape and "
            "dtype: give it in the "
            "call's result type, or call a function that allocates its result (call_packed)");
@@ -123,7 +123,7 @@ class Rewriter : public ir::Mutator {
     RELAXVM_CHECK(type != nullptr) << "a tensor's shape has a shape type";
     if (type->values.has_value()) return ir::ShapeExpr(type->values.value(), span);
     if (type->ndim < 0) {
-      Fail(ErrorKind::kValueError, span.defined() ? span->Place() : SourcePlace{},
+      Fail(ErrorKind::kValueError, span.Place(),
            "the rank of a destination-passing call's result is unknown: match_cast its shape to "
            "R.Shape(ndim=...) first");
     }

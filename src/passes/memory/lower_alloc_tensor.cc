@@ -27,7 +27,7 @@ class Lowerer : public ir::Mutator {
     // shape, dtype, runtime_device_index, storage_scope
     const auto* shape = call->args[0].as<ir::ShapeExprObj>();
     if (shape == nullptr) {
-      Fail(ErrorKind::kValueError, call->span.defined() ? call->span->Place() : SourcePlace{},
+      Fail(ErrorKind::kValueError, call->span.Place(),
            "builtin.alloc_tensor needs a shape given by its dimensions, R.shape([...]); match_cast "
            "the shape first");
     }

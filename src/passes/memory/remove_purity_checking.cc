@@ -38,9 +38,9 @@ IRModule RemovePurityChecking(IRModule mod, const PassContext& context) {
   return ir::MutateFunctions(std::move(mod), [](const ir::GlobalVar&, const ir::Function& func) {
     ir::Function result =
         ffi::GetRef<ir::Function>(PurityRemover().MutateFunction(func).as<ir::FunctionObj>());
-    if (!result->is_pure || GetAttr<bool>(result->attrs, ir::attr::kForcePure, false))
+    if (!result->is_pure || ir::GetAttr<bool>(result->attrs, ir::attr::kForcePure, false))
       return result;
-    return WithAttr(result, ir::attr::kForcePure, true);
+    return ir::WithAttr(result, ir::attr::kForcePure, true);
   });
 }
 

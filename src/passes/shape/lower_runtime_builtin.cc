@@ -94,7 +94,7 @@ class Lowerer : public ir::Mutator {
                  : type && type->shape.has_value() ? type->shape.value()
                                                    : Expr();
     if (!shape.defined() || !type || type->IsUnknownDtype()) {
-      Fail(ErrorKind::kValueError, call->span.defined() ? call->span->Place() : SourcePlace{},
+      Fail(ErrorKind::kValueError, call->span.Place(),
            "memory.view: the shape or dtype of the result is not known; give `shape` and `dtype`");
     }
     Expr dtype = given(2) ? call->args[2] : ir::DataTypeImm(type->dtype);
@@ -107,9 +107,8 @@ class Lowerer : public ir::Mutator {
     static constexpr int kCpu = 1;
     std::string target = device->target;
     if (target.rfind("llvm", 0) != 0 && target != "cpu") {
-      Fail(ErrorKind::kNotImplementedError,
-           call->span.defined() ? call->span->Place() : SourcePlace{}, "to_vdevice: target '",
-           target, "' has no device in this build; use \"llvm\"");
+      Fail(ErrorKind::kNotImplementedError, call->span.Place(), "to_vdevice: target '", target,
+           "' has no device in this build; use \"llvm\"");
     }
     return Packed(call, "vm.builtin.to_device",
                   {call->args[0], IntImm(Int(64), kCpu), IntImm(Int(64), device->vdevice_id),

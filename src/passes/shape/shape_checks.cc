@@ -146,7 +146,7 @@ std::string ResultContext(const std::string& function, const Type& type) {
 
 std::string CastContext(const std::string& function, const ir::MatchCastObj* cast) {
   std::string where = function + ": match_cast of '" + std::string(cast->var->name) + "'";
-  if (cast->span.defined()) where = FormatError(cast->span->Place(), where);
+  if (cast->span.defined()) where = FormatError(cast->span.Place(), where);
   return where + ", expected " + ops::DescribeType(cast->ty);
 }
 

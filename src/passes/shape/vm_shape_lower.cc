@@ -102,7 +102,7 @@ class FunctionLowerer {
     ir::SeqExpr seq(blocks, body->body, body->span);
     seq->ty = func->body->ty;
     ir::Function result(func->params, seq, func->ret_ty, func->is_pure, func->attrs, func->span);
-    return WithAttr(result, kShapesLowered, true);
+    return ir::WithAttr(result, kShapesLowered, true);
   }
 
  private:
@@ -371,9 +371,8 @@ class FunctionLowerer {
     if (auto slot = heap_.Find(e)) return *slot;
     for (const Var& var : ir::FreeVars(e)) {
       if (!heap_.Find(var)) {
-        Fail(ErrorKind::kValueError, e->span.defined() ? e->span->Place() : SourcePlace{},
-             "function '", name_, "': the symbolic size '", std::string(var->name), "' is used (",
-             where,
+        Fail(ErrorKind::kValueError, e->span.Place(), "function '", name_, "': the symbolic size '",
+             std::string(var->name), "' is used (", where,
              ") where nothing defines it; a parameter's shape or a match_cast must hold it as a "
              "dimension of its own");
       }
@@ -428,7 +427,7 @@ IRModule VMShapeLower(IRModule mod, const PassContext& context) {
   IRModule result = mod;
   for (const auto& [var, func] : mod->functions) {
     const auto* function = func.as<ir::FunctionObj>();
-    if (function == nullptr || GetAttr<bool>(function->attrs, kShapesLowered, false)) continue;
+    if (function == nullptr || ir::GetAttr<bool>(function->attrs, kShapesLowered, false)) continue;
     ir::Function lowered =
         FunctionLowerer(&result, var->name_hint).Run(ffi::GetRef<ir::Function>(function));
     result.CopyOnWrite()->functions.Set(var, lowered);

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// LegalizeOps walks every binding.  Operators with a compute rule become call_tir of a tensor
+// program, operators with a packed function a call of it, operators with only a decomposition are
+// decomposed first.  Calls of the VM stay. Stage: graph -> lowered.  Keeps: order, names of
+// variables, spans.
+#include "lowering/legalize_ops.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/core_ops.h"
+#include "ir/block_builder.h"
+#include "ir/prim.h"
+#include "ir/visitor.h"
+#include "lowering/op_to_program.h"
+#include "ops/op_def.h"
+
+namespace relaxvm::lowering {
+namespace {
+
+using analysis::CoreOp;
+using ir::Binding;
+using ir::Call;
+using ir::CallObj;
+using ir::Expr;
+using ir::TensorTypeObj;
+using ir::Type;
+using ir::Var;
+using ir::VarBinding;
+
+bool HasKnownShapes(const Type& type) {
+  if (!type.defined()) return false;
+  if (const auto* tensor = type.as<TensorTypeObj>()) {
+    return tensor->GetShape().has_value() && !tensor->IsUnknownDtype();
+  }
+  if (const auto* tuple = type.as<ir::TupleTypeObj>()) {
+    for (const Type& field : tuple->fields) {
+      if (!HasKnownShapes(field)) return false;
+    }
+    return true;
+  }
+  return false;
+}
+
+class Legalizer : public ir::Mutator {
+ public:
+  Legalizer(ir::TypeContext* facts, ir::BlockBuilder* programs, const LegalizeOptions& options)
+      : facts_(facts), programs_(programs), options_(options) {}
+
+  void MutateBinding(const Binding& binding, ffi::Array<Binding>* out) override {
+    const auto* bound = binding.as<ir::VarBindingObj>();
+    const auto* call = bound ? bound->value.as<CallObj>() : nullptr;
+    const ir::OpObj* op = call ? ir::CalledOp(call) : nullptr;
+    if (op == nullptr || options_.skip_ops.count(op->name) || Stays(op)) {
+      ir::Mutator::MutateBinding(binding, out);
+      return;
+    }
+    Call mutated = ffi::GetRef<Call>(Mutate(bound->value).as<CallObj>());
+    Lower(bound, MatchUnknownShapes(mutated, out), out);
+  }
+
+ private:
+  // Calls, memory and closures have their own passes; so has what has no rule of lowering at all.
+  static bool Stays(const ir::OpObj* op) {
+    const ops::OpDef& record = ops::RecordOf(op);
+    return !record.compute && record.packed == nullptr && !record.decompose;
+  }
+
+  void Lower(const ir::BindingObj* binding, const Call& call, ffi::Array<Binding>* out) {
+    const ir::OpObj* op = ir::CalledOp(call.get());
+    const ops::OpDef& record = ops::RecordOf(op);
+    if (record.compute && HasKnownShapes(call->ty))
+      return Bind(binding, CallProgram(call, op), out);
+    if (record.packed != nullptr) return Bind(binding, CallPacked(call, record), out);
+    if (record.decompose) return Decompose(binding, call, record, out);
+    Fail(ErrorKind::kValueError, call->span.Place(), op->name,
+         ": the shape of its result is not known here, so it cannot be computed into a tensor; "
+         "match_cast the arguments to "
+         "types with known rank and dtype first");
+  }
+
+  void Bind(const ir::BindingObj* binding, const Expr& value, ffi::Array<Binding>* out) {
+    Var var = binding->var;
+    if (!ir::StructuralEqual(var->ty, value->ty)) {  // arguments were matched: more is known now
+      Var fresh = var.as<ir::DataflowVarObj>()
+                      ? Var(ir::DataflowVar(var->name, value->ty, var->span))
+                      : Var(var->name, value->ty, var->span);
+      if (!var->ty.defined() || !ir::StructuralEqual(MutateType(var->ty), value->ty)) {
+        Replace(var, fresh);
+        var = fresh;
+      } else {
+        var = MutateDef(var);
+      }
+    }
+    out->push_back(VarBinding(var, value, binding->span));
+  }
+
+  Expr CallProgram(const Call& call, const ir::OpObj* op) {
+    ProgramCall program = OpToProgram(call, *facts_);
+    std::string name = op->name;
+    name = name.substr(name.rfind('.') + 1);
+    ir::GlobalVar var = programs_->AddFunction(program.program, name);
+    ir::Tuple args(program.args, call->span);
+    ffi::Array<Expr> call_args = {var, args};
+    if (!program.tir_vars.empty()) call_args.push_back(ir::ShapeExpr(program.tir_vars));
+    return Call(analysis::GetCoreOp(CoreOp::kCallTir), call_args, ir::Attrs(), {call->ty},
+                call->span, call->ty);
+  }
+
+  static Expr CallPacked(const Call& call, const ops::OpDef& record) {
+    bool pure = record.effect == ops::Effect::kPure;
+    ir::ExternFunc func(record.packed);
+    ffi::Array<Expr> args;
+    if (pure) args.push_back(func);
+    for (const Expr& arg : call->args) args.push_back(arg);
+    for (const ops::AttrField& field : record.attrs) args.push_back(AttrArgument(call, field));
+    Expr callee = pure ? Expr(analysis::GetCoreOp(CoreOp::kCallPurePacked)) : Expr(func);
+    return Call(callee, args, ir::Attrs(), {call->ty}, call->span, call->ty);
+  }
+
+  // An attribute as an argument of a packed function.
+  static Expr AttrArgument(const Call& call, const ops::AttrField& field) {
+    ffi::Any value = call->attrs.Get(field.name);
+    std::string type = field.type;
+    if (value == nullptr) return analysis::CallCore(CoreOp::kNullValue, {}, ir::AnyType());
+    if (!type.empty() && type.back() == '?') type.pop_back();
+    if (type == "int") return ir::IntImm(Int(64), value.cast<int64_t>());
+    if (type == "bool") return ir::IntImm(Bool(), value.cast<bool>());
+    if (type == "float") return ir::FloatImm(Float(64), value.cast<double>());
+    if (type == "str") return ir::StringImm(value.cast<ffi::String>());
+    if (type == "dtype") return ir::DataTypeImm(value.cast<DLDataType>());
+    if (type == "ints") {
+      ffi::Array<Expr> values;
+      for (int64_t v : value.cast<ffi::Array<int64_t>>()) values.push_back(ir::IntImm(Int(64), v));
+      return ir::ShapeExpr(values);
+    }
+    Fail(ErrorKind::kNotImplementedError, call->span.Place(), ir::CalledOp(call.get())->name,
+         ": attribute '", field.name, "' cannot be passed to a packed function");
+  }
+
+  void Decompose(const ir::BindingObj* binding, const Call& call, const ops::OpDef& record,
+                 ffi::Array<Binding>* out) {
+    ir::BlockBuilder builder(facts_);
+    builder.BeginBlock(binding->var.as<ir::DataflowVarObj>() != nullptr);
+    Expr value = builder.Normalize(record.decompose(builder, call, call->attrs));
+    ir::BindingBlock block = builder.EndBlock();
+    for (const Binding& inner : block->bindings) MutateBinding(inner, out);
+    Bind(binding, Mutate(value), out);
+  }
+
+  // Arguments of known rank but unknown sizes are matched to fresh symbolic sizes, and the call's
+  // type is inferred again.
+  Call MatchUnknownShapes(const Call& call, ffi::Array<Binding>* out) {
+    if (!ops::RecordOf(ir::CalledOp(call.get())).compute || HasKnownShapes(call->ty)) return call;
+    ffi::Array<Expr> args =
+        call->args.Map([&](const Expr& arg) -> Expr { return Matched(arg, out); });
+    if (args.same_as(call->args)) return call;
+    Call result(call->op, args, call->attrs, call->ty_args, call->span);
+    result->ty = ir::CalledOp(call.get())->type_rule(result, *facts_);
+    return result;
+  }
+
+  Expr Matched(const Expr& arg, ffi::Array<Binding>* out) {
+    if (const auto* tuple = arg.as<ir::TupleObj>()) {
+      ir::Tuple result(
+          tuple->fields.Map([&](const Expr& field) -> Expr { return Matched(field, out); }),
+          tuple->span);
+      ffi::Array<Type> types;
+      for (const Expr& field : result->fields) types.push_back(field->ty);
+      result->ty = ir::TupleType(types);
+      return result;
+    }
+    if (!arg->ty.defined()) return arg;
+    Type known;
+    ffi::Array<Expr> dims;
+    const auto* tensor = arg->ty.as<TensorTypeObj>();
+    const auto* shape = arg->ty.as<ir::ShapeTypeObj>();
+    int64_t ndim = tensor ? tensor->ndim : shape ? shape->ndim : -1;
+    for (int64_t i = 0; i < ndim; ++i) dims.push_back(Var("d" + std::to_string(i), Int(64)));
+    if (tensor && !tensor->GetShape().has_value() && ndim >= 0 && !tensor->IsUnknownDtype()) {
+      known = ir::TensorType(dims, tensor->dtype, tensor->vdevice);
+    } else if (shape && !shape->values.has_value() && ndim >= 0) {
+      known = ir::ShapeType(dims);
+    } else {
+      return arg;
+    }
+    Var var("matched", known);
+    out->push_back(ir::MatchCast(var, arg, known, arg->span));
+    return var;
+  }
+
+  ir::TypeContext* facts_;
+  ir::BlockBuilder* programs_;  // holds the module that grows
+  const LegalizeOptions& options_;
+};
+
+}  // namespace
+
+ir::IRModule LegalizeOps(ir::IRModule mod, const LegalizeOptions& options) {
+  std::unique_ptr<ir::TypeContext> facts = ops::MakeTypeContext();
+  ir::BlockBuilder programs(facts.get(), mod);
+  for (const auto& [var, func] : mod->functions) {
+    const auto* function = func.as<ir::FunctionObj>();
+    if (function == nullptr) continue;
+    Expr legal = Legalizer(facts.get(), &programs, options)
+                     .MutateFunction(ffi::GetRef<ir::Function>(function));
+    if (!legal.same_as(func))
+      programs.UpdateFunction(var, ffi::GetRef<ir::BaseFunc>(legal.as<ir::BaseFuncObj>()));
+  }
+  return programs.module();
+}
+
+}  // namespace relaxvm::lowering

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes get variables of the program's own: a dimension that is a compound expression at the call
+// becomes one variable, so that equal work at different places gives equal programs, which are
+// compiled once.
+#include "lowering/op_to_program.h"
+
+#include <tvm/ffi/container/tensor.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "ir/prim.h"
+#include "ir/visitor.h"
+#include "tir/functor.h"
+
+namespace relaxvm::lowering {
+namespace {
+
+using ir::Call;
+using ir::Expr;
+using ir::TensorTypeObj;
+using ir::Type;
+using ir::Var;
+
+// Dimensions of the caller -> dimensions of the program.
+class SizeMap {
+ public:
+  SizeMap(ir::TypeContext& facts, bool abstract) : facts_(facts), abstract_(abstract) {}
+
+  // A dimension of an argument: an immediate stays, a variable gets a new one, an expression
+  // becomes a variable when sizes are abstracted.
+  Expr Dim(const Expr& dim) {
+    if (ir::AsInt(dim).has_value()) return dim;
+    Expr simple = facts_.Simplify(dim);
+    if (ir::AsInt(simple).has_value()) return simple;
+    if (const auto* var = simple.as<ir::VarObj>()) return OfVar(ffi::GetRef<Var>(var));
+    if (!abstract_) return Rewrite(simple);
+    for (const auto& [from, to] : compound_) {
+      if (ir::StructuralEqual(from, simple)) return to;
+    }
+    Var fresh("s" + std::to_string(compound_.size()), simple.dtype());
+    compound_.emplace_back(simple, fresh);
+    origin_[fresh.get()] = simple;
+    return fresh;
+  }
+
+  // Any scalar in the program's variables; compounds that stand for known dimensions are used where
+  // they fit.
+  Expr Rewrite(const Expr& e) {
+    ffi::Map<Var, Expr> map;
+    for (const Var& var : ir::FreeVars(e)) map.Set(var, OfVar(var));
+    return map.empty() ? e : ir::Substitute(e, map);
+  }
+
+  ffi::Array<Expr> Dims(const ffi::Array<Expr>& dims) {
+    return dims.Map([this](const Expr& dim) { return Dim(dim); });
+  }
+
+  // What `var` of the program is at the call.
+  Expr Origin(const Var& var) const {
+    auto it = origin_.find(var.get());
+    RELAXVM_CHECK(it != origin_.end()) << "size variable " << var->name << " comes from nowhere";
+    return it->second;
+  }
+
+ private:
+  Expr OfVar(const Var& var) {
+    auto it = vars_.find(var.get());
+    if (it != vars_.end()) return it->second;
+    Var fresh(var->name, var->ty.as<ir::PrimTypeObj>()->dtype);
+    vars_.emplace(var.get(), fresh);
+    origin_.emplace(fresh.get(), var);
+    return fresh;
+  }
+
+  ir::TypeContext& facts_;
+  bool abstract_;
+  std::unordered_map<const ffi::Object*, Var> vars_;
+  std::vector<std::pair<Expr, Var>> compound_;
+  std::unordered_map<const ffi::Object*, Expr> origin_;
+};
+
+// The value of a tensor constant of one element as an immediate.
+std::optional<Expr> ScalarConstant(const Expr& e) {
+  const auto* constant = e.as<ir::ConstantObj>();
+  if (constant == nullptr || constant->data.ndim() != 0 ||
+      constant->data.device().device_type != kDLCPU)
+    return std::nullopt;
+  DLDataType dtype = constant->data.dtype();
+  const void* data = static_cast<const char*>(constant->data->data) + constant->data->byte_offset;
+  auto load = [data]<typename T>(T) {
+    T value;
+    __builtin_memcpy(&value, data, sizeof(T));
+    return value;
+  };
+  if (dtype.lanes != 1) return std::nullopt;
+  if (dtype == Float(32)) return ir::FloatImm(dtype, load(float{}));
+  if (dtype == Float(64)) return ir::FloatImm(dtype, load(double{}));
+  if (IsBool(dtype)) return ir::IntImm(dtype, load(uint8_t{}) != 0);
+  if (IsInt(dtype)) {
+    switch (dtype.bits) {
+      case 8: return ir::IntImm(dtype, load(int8_t{}));
+      case 16: return ir::IntImm(dtype, load(int16_t{}));
+      case 32: return ir::IntImm(dtype, load(int32_t{}));
+      case 64: return ir::IntImm(dtype, load(int64_t{}));
+    }
+  }
+  if (IsUInt(dtype) && dtype.bits == 8) return ir::IntImm(dtype, load(uint8_t{}));
+  return std::nullopt;
+}
+
+// Replaces the loads of scalar buffers by their values, and drops these parameters.
+class ScalarInliner : public tir::StmtMutator {
+ public:
+  explicit ScalarInliner(std::unordered_map<std::string, Expr> values)
+      : values_(std::move(values)) {}
+
+  tir::PrimFunc Run(const tir::PrimFunc& program) {
+    ffi::Array<Var> params;
+    for (const Var& param : program->params) {
+      auto it = values_.find(param->name);
+      if (it != values_.end() && tir::IsBuffer(param)) {
+        scalars_.emplace(param.get(), it->second);
+      } else {
+        params.push_back(param);
+      }
+    }
+    return tir::PrimFunc(params, Mutate(program->body), program->attrs, program->span);
+  }
+
+  Expr MutateBufferLoad(const tir::BufferLoad& load) override {
+    auto it = scalars_.find(load->buffer.get());
+    return it == scalars_.end() ? tir::StmtMutator::MutateBufferLoad(load) : it->second;
+  }
+
+  tir::Stmt MutateSBlock(const tir::SBlock& block) override {
+    tir::Stmt mutated = tir::StmtMutator::MutateSBlock(block);
+    const auto* b = mutated.as<tir::SBlockObj>();
+    ffi::Array<tir::BufferRegion> reads;
+    for (const tir::BufferRegion& region : b->reads) {
+      if (!scalars_.count(region->buffer.get())) reads.push_back(region);
+    }
+    if (reads.size() == b->reads.size()) return mutated;
+    return tir::SBlock(b->iter_vars, reads, b->writes, b->name_hint, b->body, b->init,
+                       b->alloc_buffers, b->annotations, b->span);
+  }
+
+ private:
+  std::unordered_map<std::string, Expr> values_;  // by parameter name
+  std::unordered_map<const ffi::Object*, Expr> scalars_;
+};
+
+class Converter {
+ public:
+  Converter(const Call& call, ir::TypeContext& facts, bool abstract)
+      : call_(call),
+        op_(call->op.as<ir::OpObj>()),
+        record_(ops::RecordOf(op_)),
+        facts_(facts),
+        sizes_(facts, abstract) {}
+
+  ProgramCall Run() {
+    ops::ComputeArgs in{Call(call_), {}, Type()};
+    ffi::Array<Expr> inner_args;
+    for (const Expr& arg : call_->args) inner_args.push_back(Convert(arg, &in.tensors));
+    Call inner(call_->op, inner_args, call_->attrs, call_->ty_args, call_->span);
+    inner->ty = op_->type_rule(inner, facts_);
+    in.call = inner;
+    in.out = inner->ty;
+    std::vector<tir::Tensor> outputs = record_.compute(in, call_->attrs);
+    ProgramCall result{tir::CreatePrimFunc(placeholders_, outputs), args_, {}};
+    ffi::Array<Var> scalars = Unbound(result.program);
+    if (!scalars.empty()) {
+      ffi::Array<Var> params = result.program->params;
+      for (const Var& scalar : scalars) {
+        params.push_back(scalar);
+        result.tir_vars.push_back(sizes_.Origin(scalar));
+      }
+      result.program =
+          tir::PrimFunc(params, result.program->body, result.program->attrs, result.program->span);
+    }
+    if (!scalar_values_.empty()) result.program = ScalarInliner(scalar_values_).Run(result.program);
+    return result;
+  }
+
+ private:
+  // An argument as the compute rule's call sees it: tensors become variables of the program's
+  // shapes.
+  Expr Convert(const Expr& arg, std::vector<ops::Tensors>* tensors) {
+    tensors->emplace_back();
+    if (arg->ty.as<TensorTypeObj>()) return Tensor(arg, &tensors->back());
+    if (const auto* type = arg->ty.as<ir::TupleTypeObj>())
+      return Tuple(arg, type, &tensors->back());
+    if (const auto* shape = arg.as<ir::ShapeExprObj>())
+      return ir::ShapeExpr(sizes_.Dims(shape->values), arg->span);
+    if (const auto* type = arg->ty.as<ir::ShapeTypeObj>(); type && type->values.has_value()) {
+      return ir::ShapeExpr(sizes_.Dims(type->values.value()), arg->span);
+    }
+    if (ir::IsPrim(arg)) return sizes_.Rewrite(arg);
+    return arg;
+  }
+
+  Expr Tensor(const Expr& arg, ops::Tensors* tensors) {
+    const auto* type = arg->ty.as<TensorTypeObj>();
+    auto shape = type->GetShape();
+    RELAXVM_CHECK(shape.has_value())
+        << "the shape of an argument of " << op_->name << " is not known";
+    ffi::Array<Expr> dims = sizes_.Dims(shape.value());
+    std::string name = NameOf(arg);
+    tir::Tensor placeholder(name, dims, type->dtype);
+    tensors->push_back(placeholder);
+    Var var(name, ir::TensorType(dims, type->dtype, type->vdevice));
+    placeholders_.push_back(placeholder);
+    if (auto value = ScalarConstant(arg)) {
+      scalar_values_.emplace(name, *value);
+      return arg;  // type rules may look at constants
+    }
+    args_.push_back(arg);
+    return arg.as<ir::ConstantObj>() ? arg : Expr(var);
+  }
+
+  Expr Tuple(const Expr& arg, const ir::TupleTypeObj* type, ops::Tensors* tensors) {
+    ffi::Array<Expr> fields;
+    const auto* literal = arg.as<ir::TupleObj>();
+    for (size_t i = 0; i < type->fields.size(); ++i) {
+      Expr field = literal ? literal->fields[i] : Expr();
+      if (!field.defined()) {
+        ir::TupleGetItem item(arg, static_cast<int64_t>(i));
+        item->ty = type->fields[i];
+        field = item;
+      }
+      fields.push_back(field->ty.as<TensorTypeObj>() ? Tensor(field, tensors) : field);
+    }
+    ir::Tuple tuple(fields, arg->span);
+    ffi::Array<Type> types;
+    for (const Expr& field : fields) types.push_back(field->ty);
+    tuple->ty = ir::TupleType(types);
+    return tuple;
+  }
+
+  // Distinct names, because scalar constants are found again by them.
+  std::string NameOf(const Expr& arg) {
+    std::string name = "c";
+    if (const auto* var = arg.as<ir::VarObj>()) name = var->name;
+    int& count = names_[name];
+    ++count;
+    return count == 1 ? name : name + "_" + std::to_string(count - 1) + "_";
+  }
+
+  // Variables of the program that no buffer's shape holds as a dimension of its own.
+  static ffi::Array<Var> Unbound(const tir::PrimFunc& program) {
+    std::unordered_set<const ffi::Object*> bound;
+    ffi::Array<Expr> dims;
+    for (const Var& param : program->params) {
+      if (!tir::IsBuffer(param)) continue;
+      for (const Expr& dim : tir::Buffer(param).shape()) {
+        if (dim.as<ir::VarObj>()) bound.insert(dim.get());
+        dims.push_back(dim);
+      }
+    }
+    ffi::Array<Var> unbound;
+    std::unordered_set<const ffi::Object*> seen;
+    class Uses : public tir::StmtVisitor {
+     public:
+      void VisitVar(const ir::VarObj* v) override { used.push_back(ffi::GetRef<Var>(v)); }
+      void VisitDef(const Var& v) override { defined.insert(v.get()); }
+      void VisitBind(const tir::BindObj* s) override {
+        defined.insert(s->var.get());
+        tir::StmtVisitor::VisitBind(s);
+      }
+      void VisitFor(const tir::ForObj* s) override {
+        defined.insert(s->loop_var.get());
+        tir::StmtVisitor::VisitFor(s);
+      }
+      void VisitLet(const ir::LetObj* l) override {
+        defined.insert(l->var.get());
+        tir::StmtVisitor::VisitLet(l);
+      }
+      void VisitBlock(const tir::SBlockObj* s) override {
+        for (const tir::IterVar& axis : s->iter_vars) defined.insert(axis->var.get());
+        tir::StmtVisitor::VisitBlock(s);
+      }
+      std::vector<Var> used;
+      std::unordered_set<const ffi::Object*> defined;
+    };
+    Uses uses;
+    for (const Expr& dim : dims) uses.ir::Visitor::Visit(dim);
+    uses.Visit(program->body);
+    for (const Var& var : uses.used) {
+      if (tir::IsBuffer(var) || bound.count(var.get()) || uses.defined.count(var.get())) continue;
+      if (seen.insert(var.get()).second) unbound.push_back(var);
+    }
+    return unbound;
+  }
+
+  Call call_;
+  const ir::OpObj* op_;
+  const ops::OpDef& record_;
+  ir::TypeContext& facts_;
+  SizeMap sizes_;
+  std::vector<tir::Tensor> placeholders_;
+  ffi::Array<Expr> args_;
+  std::unordered_map<std::string, Expr> scalar_values_;
+  std::unordered_map<std::string, int> names_;
+};
+
+bool HasCompoundSizes(const Type& type) {
+  if (const auto* tensor = type.as<TensorTypeObj>()) {
+    auto shape = tensor->GetShape();
+    if (!shape.has_value()) return false;
+    for (const Expr& dim : shape.value()) {
+      if (!ir::AsInt(dim).has_value() && !dim.as<ir::VarObj>()) return true;
+    }
+  }
+  if (const auto* tuple = type.as<ir::TupleTypeObj>()) {
+    for (const Type& field : tuple->fields) {
+      if (HasCompoundSizes(field)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+ProgramCall OpToProgram(const ir::Call& call, ir::TypeContext& facts) {
+  bool compound = false;
+  for (const Expr& arg : call->args)
+    compound = compound || (arg->ty.defined() && HasCompoundSizes(arg->ty));
+  if (compound) {
+    // A relation between compound sizes may be what makes the call right; then they are kept as
+    // they are.
+    try {
+      ProgramCall result = Converter(call, facts, /*abstract=*/true).Run();
+      if (result.tir_vars.empty()) return result;
+    } catch (const ffi::Error&) {
+    }
+  }
+  return Converter(call, facts, /*abstract=*/false).Run();
+}
+
+}  // namespace relaxvm::lowering
