@@ -91,7 +91,7 @@ std::optional<Expr> ScalarConstant(const Expr& e) {
       constant->data.device().device_type != kDLCPU)
     return std::nullopt;
   DLDataType dtype = constant->data.dtype();
-  const void* data = static_cast<const char*>(constant->data->data) + constant->data->byte_offset;
+  const void* data = static_cast<const char*>(constant->data.data_ptr());
   auto load = [data]<typename T>(T) {
     T value;
     __builtin_memcpy(&value, data, sizeof(T));
@@ -280,9 +280,9 @@ class Converter {
         defined.insert(l->var.get());
         tir::StmtVisitor::VisitLet(l);
       }
-      void VisitBlock(const tir::SBlockObj* s) override {
+      void VisitSBlock(const tir::SBlockObj* s) override {
         for (const tir::IterVar& axis : s->iter_vars) defined.insert(axis->var.get());
-        tir::StmtVisitor::VisitBlock(s);
+        tir::StmtVisitor::VisitSBlock(s);
       }
       std::vector<Var> used;
       std::unordered_set<const ffi::Object*> defined;
