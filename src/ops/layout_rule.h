@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an operator takes tensors whose axes were permuted (passes/layout): part of its record.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace relaxvm::ops {
+
+struct LayoutRule {
+  enum class Kind : uint8_t {
+    kElementwise,  // every tensor argument takes the same permutation (broadcast from the right),
+                   // and so does the result
+    kAxes,  // the attributes in `axis_attrs` name axes of the first argument, or of each field of a
+            // tuple
+    kReduce,  // like kAxes; the named axes disappear unless attribute "keepdims" is true; no axis
+              // means all
+    kImage,   // the attributes "layout" and "out_layout" (or "data_layout") describe the first
+              // argument's axes
+    kConvolution,  // like kImage, with "kernel_layout" for the second argument: wanted by name,
+                   // never merely followed
+  };
+  Kind kind;
+  std::vector<std::string> axis_attrs = {};
+};
+
+inline std::shared_ptr<const LayoutRule> ElementwiseLayout() {
+  static const auto kRule =
+      std::make_shared<const LayoutRule>(LayoutRule{LayoutRule::Kind::kElementwise});
+  return kRule;
+}
+inline std::shared_ptr<const LayoutRule> AxesLayout(std::vector<std::string> axis_attrs) {
+  return std::make_shared<const LayoutRule>(
+      LayoutRule{LayoutRule::Kind::kAxes, std::move(axis_attrs)});
+}
+inline std::shared_ptr<const LayoutRule> ReduceLayout(std::string axis_attr) {
+  return std::make_shared<const LayoutRule>(
+      LayoutRule{LayoutRule::Kind::kReduce, {std::move(axis_attr)}});
+}
+inline std::shared_ptr<const LayoutRule> ImageLayout() {
+  static const auto kRule =
+      std::make_shared<const LayoutRule>(LayoutRule{LayoutRule::Kind::kImage});
+  return kRule;
+}
+inline std::shared_ptr<const LayoutRule> ConvolutionLayout() {
+  static const auto kRule =
+      std::make_shared<const LayoutRule>(LayoutRule{LayoutRule::Kind::kConvolution});
+  return kRule;
+}
+
+}  // namespace relaxvm::ops

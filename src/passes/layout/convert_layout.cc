@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// ConvertLayout: runs chosen operators (convolutions) in a wanted layout and lets the operators
+// between them follow, so that no conversion stands between neighbours. Stage: graph.  Keeps:
+// meaning, names of functions, spans.
+//
+// Each variable may exist in several permutations of its axes.  A conversion is emitted only when
+// somebody asks for a permutation that is not there yet; weights are converted by ordinary
+// operators that FoldConstant evaluates.
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+
+#include "ops/layout_rule.h"
+#include "ops/op_def.h"
+#include "passes/pass.h"
+
+namespace relaxvm::passes {
+namespace {
+
+using ir::Call;
+using ir::Expr;
+using ir::Var;
+using ops::LayoutRule;
+
+// perm[i] is the original axis at place i.
+using Perm = std::vector<int64_t>;
+
+bool IsIdentity(const Perm& perm) {
+  for (size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+Perm Identity(size_t n) {
+  Perm perm(n);
+  std::iota(perm.begin(), perm.end(), 0);
+  return perm;
+}
+Perm Inverse(const Perm& perm) {
+  Perm inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+// Applied one after the other: first `a`, then `b`.
+Perm Then(const Perm& a, const Perm& b) {
+  Perm result(b.size());
+  for (size_t i = 0; i < b.size(); ++i) result[i] = a[b[i]];
+  return result;
+}
+
+// "NCHW" -> "NHWC" is {0, 2, 3, 1}; empty when one has letters that the other lacks (blocked
+// layouts).
+Perm PermBetween(const std::string& from, const std::string& to) {
+  if (from.size() != to.size()) return {};
+  Perm perm;
+  for (char letter : to) {
+    const size_t at = from.find(letter);
+    if (at == std::string::npos) return {};
+    perm.push_back(static_cast<int64_t>(at));
+  }
+  return perm;
+}
+std::string Permuted(const std::string& letters, const Perm& perm) {
+  std::string result;
+  for (int64_t p : perm) result += letters[p];
+  return result;
+}
+
+int64_t RankOf(const Expr& e) {
+  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
+  return tensor == nullptr ? -1 : tensor->ndim;
+}
+
+std::string StringAttr(const Call& call, const char* name) {
+  auto text = call->attrs.Get(name).as<ffi::String>();
+  return text.has_value() ? std::string(text.value()) : std::string();
+}
+
+struct Wanted {
+  std::string data;
+  std::string kernel;
+};
+
+class Converter {
+ public:
+  Converter(const std::unordered_map<std::string, Wanted>& wanted, ir::BlockBuilder* builder)
+      : wanted_(wanted), builder_(builder) {}
+
+  ir::Function Run(const ir::Function& func) {
+    ffi::Array<ir::BindingBlock> blocks;
+    for (const ir::BindingBlock& block : func->body->blocks) {
+      const bool dataflow = block.as<ir::DataflowBlockObj>() != nullptr;
+      builder_->BeginBlock(dataflow);
+      for (const ir::Binding& binding : block->bindings) Convert(binding);
+      ir::BindingBlock done = builder_->EndBlock();
+      if (!done->bindings.empty()) blocks.push_back(std::move(done));
+    }
+    if (!changed_) return func;
+    return ir::Function(func->params,
+                        ir::SeqExpr(std::move(blocks), func->body->body, func->body->span),
+                        func->ret_ty, func->is_pure, func->attrs, func->span);
+  }
+
+ private:
+  // ---- values in several permutations
+
+  Expr Permute(const Expr& e, const Perm& perm) {
+    if (IsIdentity(perm)) return e;
+    ffi::Array<ffi::Any> axes;
+    for (int64_t p : perm) axes.push_back(p);
+    return builder_->Emit(ops::MakeCall("permute_dims", {e}, {{"axes", axes}}));
+  }
+
+  // `e` with its axes permuted by `perm`.
+  Expr Get(const Expr& e, const Perm& perm) {
+    auto it = versions_.find(e.get());
+    if (it == versions_.end()) {
+      if (IsIdentity(perm)) return e;
+      Expr permuted = Permute(e, perm);
+      if (e.as<ir::VarObj>())
+        versions_[e.get()] = {e, {{Identity(perm.size()), e}, {perm, permuted}}};
+      return permuted;
+    }
+    for (const auto& [have, value] : it->second.values) {
+      if (have == perm) return value;
+    }
+    const auto [have, value] = it->second.values.front();
+    Expr permuted = Permute(value, Then(Inverse(have), perm));
+    versions_[e.get()].values.emplace_back(perm, permuted);
+    return permuted;
+  }
+
+  // The permutation that `e` is already in; the identity when it is plain.
+  Perm PermOf(const Expr& e) const {
+    auto it = versions_.find(e.get());
+    const int64_t rank = RankOf(e);
+    if (it == versions_.end()) return Identity(static_cast<size_t>(std::max<int64_t>(rank, 0)));
+    for (const auto& [have, value] : it->second.values) {
+      if (!IsIdentity(have)) return have;
+    }
+    return Identity(static_cast<size_t>(rank));
+  }
+
+  // Arguments as they were before: plain.
+  Expr Plain(const Expr& e) {
+    if (const auto* tuple = e.as<ir::TupleObj>()) {
+      ffi::Array<Expr> fields = tuple->fields.Map([this](const Expr& f) { return Plain(f); });
+      return fields.same_as(tuple->fields) ? e : Expr(ir::Tuple(std::move(fields), tuple->span));
+    }
+    auto it = versions_.find(e.get());
+    return it == versions_.end() ? e : Get(e, Identity(static_cast<size_t>(RankOf(e))));
+  }
+
+  // Binds the result of a converted call to what `var` stood for.
+  void Define(const Var& var, const Call& call, const Perm& perm) {
+    changed_ = true;
+    call->span = var->span;
+    Expr value = builder_->Emit(call, var->name);
+    versions_[var.get()] = {var, {{perm, value}}};
+    // Visible outside of its block, or read where nobody converts: the plain one must exist under
+    // its own name.
+    if (!var.as<ir::DataflowVarObj>() || IsIdentity(perm)) {
+      Expr plain = value;
+      if (!IsIdentity(perm)) {
+        ffi::Array<ffi::Any> axes;
+        for (int64_t p : Inverse(perm)) axes.push_back(p);
+        plain = builder_->Normalize(ops::MakeCall("permute_dims", {value}, {{"axes", axes}}));
+      }
+      builder_->EmitBinding(ir::VarBinding(var, plain, var->span));
+      versions_[var.get()].values.emplace_back(Identity(perm.size()), var);
+    }
+  }
+
+  // ---- bindings
+
+  void Convert(const ir::Binding& binding) {
+    auto call = binding->value.as<Call>();
+    if (call.has_value() && binding.as<ir::VarBindingObj>()) {
+      const ir::OpObj* op = ir::CalledOp(call.value().get());
+      if (op != nullptr && op->record != nullptr) {
+        const LayoutRule* rule = ops::RecordOf(op).layout.get();
+        if (rule != nullptr && ConvertCall(binding->var, call.value(), op, *rule)) return;
+      }
+    }
+    Keep(binding);
+  }
+
+  void Keep(const ir::Binding& binding) {
+    class Plainer : public ir::Mutator {
+     public:
+      explicit Plainer(Converter* converter) : converter_(converter) {}
+      Expr MutateVar(const Var& v) override { return converter_->Plain(v); }
+      Var MutateDef(const Var& v) override { return v; }
+
+     private:
+      Converter* converter_;
+    };
+    // Conversions that a nested scope asks for stand before the binding: seen by both branches.
+    Expr value = Plainer(this).Mutate(binding->value);
+    if (value.same_as(binding->value)) return builder_->EmitBinding(binding);
+    changed_ = true;
+    if (const auto* cast = binding.as<ir::MatchCastObj>()) {
+      return builder_->EmitBinding(ir::MatchCast(cast->var, value, cast->ty, cast->span));
+    }
+    builder_->EmitBinding(ir::VarBinding(binding->var, value, binding->span));
+  }
+
+  bool ConvertCall(const Var& var, const Call& call, const ir::OpObj* op, const LayoutRule& rule) {
+    const std::string name(op->name);
+    if (rule.kind == LayoutRule::Kind::kConvolution) {
+      auto want = wanted_.find(name);
+      return want != wanted_.end() && ConvertConvolution(var, call, name, want->second);
+    }
+    switch (rule.kind) {
+      case LayoutRule::Kind::kElementwise: return ConvertElementwise(var, call, name);
+      case LayoutRule::Kind::kAxes: return ConvertAxes(var, call, name, rule);
+      case LayoutRule::Kind::kReduce: return ConvertReduce(var, call, name, rule);
+      case LayoutRule::Kind::kImage: return ConvertImage(var, call, name);
+      case LayoutRule::Kind::kConvolution: break;
+    }
+    return false;
+  }
+
+  bool ConvertConvolution(const Var& var, const Call& call, const std::string& name,
+                          const Wanted& want) {
+    const std::string data = StringAttr(call, "data_layout"),
+                      kernel = StringAttr(call, "kernel_layout");
+    std::string out = StringAttr(call, "out_layout");
+    if (out.empty()) out = data;
+    const Perm data_perm = PermBetween(data, want.data),
+               kernel_perm = PermBetween(kernel, want.kernel);
+    if (data_perm.empty() || kernel_perm.empty() || out != data || IsIdentity(data_perm))
+      return false;
+    ffi::Map<ffi::String, ffi::Any> attrs = call->attrs->values;
+    attrs.Set("data_layout", ffi::String(want.data));
+    attrs.Set("kernel_layout", ffi::String(want.kernel));
+    attrs.Set("out_layout", ffi::String(want.data));
+    Expr x = Get(call->args[0], data_perm), w = Get(call->args[1], kernel_perm);
+    Define(var, ops::MakeCall(name, {x, w}, attrs), data_perm);
+    return true;
+  }
+
+  bool ConvertImage(const Var& var, const Call& call, const std::string& name) {
+    const Perm perm = PermOf(call->args[0]);
+    if (perm.empty() || IsIdentity(perm)) return false;
+    ffi::Map<ffi::String, ffi::Any> attrs = call->attrs->values;
+    const char* field = attrs.count("data_layout") ? "data_layout" : "layout";
+    const std::string letters = StringAttr(call, field);
+    const std::string out = StringAttr(call, "out_layout");
+    if (letters.size() != perm.size() || (!out.empty() && out != letters)) return false;
+    attrs.Set(field, ffi::String(Permuted(letters, perm)));
+    if (attrs.count("out_layout")) attrs.Set("out_layout", ffi::String(Permuted(letters, perm)));
+    ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return Plain(a); });
+    args.Set(0, Get(call->args[0], perm));
+    Define(var, ops::MakeCall(name, args, attrs), perm);
+    return true;
+  }
+
+  bool ConvertElementwise(const Var& var, const Call& call, const std::string& name) {
+    const int64_t rank = RankOf(var);
+    if (rank < 2) return false;
+    Perm perm;
+    for (const Expr& arg : call->args) {
+      if (RankOf(arg) != rank) continue;
+      const Perm have = PermOf(arg);
+      if (!IsIdentity(have)) perm = have;
+    }
+    if (perm.empty()) return false;
+    ffi::Array<Expr> args;
+    for (const Expr& arg : call->args) {
+      auto converted = Aligned(arg, perm);
+      if (!converted.defined()) return false;
+      args.push_back(converted);
+    }
+    Define(var, ops::MakeCall(name, args, AttrsOf(call)), perm);
+    return true;
+  }
+
+  // A broadcast operand of an elementwise operator, permuted like the full ones.
+  Expr Aligned(const Expr& arg, const Perm& perm) {
+    if (ir::IsPrim(arg)) return arg;
+    const int64_t rank = RankOf(arg);
+    if (rank == 0) return arg;
+    if (rank < 0 || rank > static_cast<int64_t>(perm.size())) return Expr();
+    if (rank == static_cast<int64_t>(perm.size())) return Get(arg, perm);
+    // Missing axes stand at the front: give them back as ones, then permute.
+    auto dims = arg->ty.as<ir::TensorTypeObj>()->GetShape();
+    if (!dims.has_value()) return Expr();
+    ffi::Array<Expr> shape;
+    for (size_t i = static_cast<size_t>(rank); i < perm.size(); ++i) shape.push_back(Expr(1));
+    for (const Expr& d : dims.value()) shape.push_back(d);
+    Expr full = builder_->Emit(ops::MakeCall("reshape", {Plain(arg), ir::ShapeExpr(shape)}));
+    return Permute(full, perm);
+  }
+
+  static ffi::Map<ffi::String, ffi::Any> AttrsOf(const Call& call) {
+    return call->attrs.defined() ? call->attrs->values : ffi::Map<ffi::String, ffi::Any>();
+  }
+
+  // The axes that an attribute names, counted from the front; empty for None.
+  static std::vector<int64_t> AxesIn(const ffi::Any& value, int64_t rank) {
+    std::vector<int64_t> axes;
+    if (auto one = value.as<int64_t>())
+      axes.push_back(one.value());
+    else if (auto many = value.as<ffi::Array<ffi::Any>>()) {
+      for (const ffi::Any& axis : many.value()) axes.push_back(axis.cast<int64_t>());
+    }
+    for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
+    return axes;
+  }
+  static ffi::Any MapAxes(const ffi::Any& value, const Perm& perm) {
+    const Perm place = Inverse(perm);
+    const int64_t rank = static_cast<int64_t>(perm.size());
+    if (auto one = value.as<int64_t>())
+      return place[one.value() < 0 ? one.value() + rank : one.value()];
+    ffi::Array<ffi::Any> mapped;
+    for (int64_t axis : AxesIn(value, rank)) mapped.push_back(place[axis]);
+    return mapped;
+  }
+
+  bool ConvertAxes(const Var& var, const Call& call, const std::string& name,
+                   const LayoutRule& rule) {
+    const auto* tuple = call->args[0].as<ir::TupleObj>();
+    const ffi::Array<Expr> data =
+        tuple != nullptr ? tuple->fields : ffi::Array<Expr>{call->args[0]};
+    if (data.empty() || RankOf(var) < 2) return false;  // results of tuple type stay plain
+    Perm perm;
+    for (const Expr& d : data) {
+      if (RankOf(d) != RankOf(var)) return false;
+      if (Perm have = PermOf(d); !IsIdentity(have)) perm = have;
+    }
+    if (perm.empty()) return false;
+    ffi::Map<ffi::String, ffi::Any> attrs = AttrsOf(call);
+    for (const std::string& field : rule.axis_attrs) {
+      if (attrs[field] == nullptr) return false;  // no axis: flattened first
+      attrs.Set(field, MapAxes(attrs[field], perm));
+    }
+    ffi::Array<Expr> moved = data.Map([&](const Expr& d) { return Get(d, perm); });
+    ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return Plain(a); });
+    args.Set(0, tuple != nullptr ? Expr(ir::Tuple(moved)) : moved[0]);
+    Define(var, ops::MakeCall(name, args, attrs), perm);
+    return true;
+  }
+
+  bool ConvertReduce(const Var& var, const Call& call, const std::string& name,
+                     const LayoutRule& rule) {
+    const Perm perm = PermOf(call->args[0]);
+    if (perm.empty() || IsIdentity(perm)) return false;
+    ffi::Map<ffi::String, ffi::Any> attrs = AttrsOf(call);
+    const std::string& field = rule.axis_attrs[0];
+    const int64_t rank = static_cast<int64_t>(perm.size());
+    std::vector<int64_t> axes = AxesIn(attrs[field], rank);
+    if (axes.empty()) return false;
+    auto keepdims = attrs["keepdims"].as<bool>();
+    Perm result = perm;
+    if (!keepdims.value_or(false)) {
+      Perm kept;  // original axes that are left, in their new order
+      for (int64_t p : perm) {
+        if (std::find(axes.begin(), axes.end(), p) == axes.end()) kept.push_back(p);
+      }
+      Perm sorted = kept;
+      std::sort(sorted.begin(), sorted.end());
+      result.clear();
+      for (int64_t k : kept)
+        result.push_back(std::find(sorted.begin(), sorted.end(), k) - sorted.begin());
+    }
+    attrs.Set(field, MapAxes(attrs[field], perm));
+    Define(var, ops::MakeCall(name, {Get(call->args[0], perm)}, attrs), result);
+    return true;
+  }
+
+  struct Versions {
+    Expr keep_alive;
+    std::vector<std::pair<Perm, Expr>> values;
+  };
+  const std::unordered_map<std::string, Wanted>& wanted_;
+  ir::BlockBuilder* builder_;
+  std::unordered_map<const ffi::Object*, Versions> versions_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+ir::IRModule ConvertLayout(ir::IRModule mod, const PassContext& context) {
+  std::unordered_map<std::string, Wanted> wanted;
+  auto desired = context.Option<ffi::Map<ffi::String, ffi::Array<ffi::String>>>("desired_layouts");
+  for (const auto& [op, layouts] : desired) {
+    if (layouts.size() < 2) {
+      Fail(ErrorKind::kValueError, "ConvertLayout: ", op,
+           " needs two layouts, data and kernel, for example [\"NHWC\", \"HWIO\"]");
+    }
+    wanted[std::string(op)] = {std::string(layouts[0]), std::string(layouts[1])};
+  }
+  auto facts = ops::MakeTypeContext();
+  return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& func) {
+    ir::BlockBuilder builder(facts.get());
+    return Converter(wanted, &builder).Run(func);
+  });
+}
+
+}  // namespace relaxvm::passes

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory accesses in flat form: the offset of each load and store as a linear function of the
+// stage's axes. After FlattenStage every load and store has one index, the element's offset in
+// memory order.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "arith/analyzer.h"
+#include "schedule/stage.h"
+
+namespace relaxvm::schedule {
+
+// The offset of buffer[indices] in elements (compact, last dimension fastest).
+Expr FlatOffset(const Buffer& buffer, const ffi::Array<Expr>& indices);
+
+// The stage with every access flat.
+Stage FlattenStage(const Stage& stage, arith::Analyzer* analyzer);
+
+// offset = rest + sum over axes of coeff * axis; the coefficients and `rest` use no axis.
+class LinearOffset {
+ public:
+  // Absent when `e` is not linear in `axes`.
+  static std::optional<LinearOffset> Of(const Expr& e, const std::vector<Axis>& axes);
+
+  Expr Coeff(const Var& axis) const;  // 0 when the axis does not occur
+  const Expr& rest() const { return rest_; }
+
+ private:
+  bool Add(const Expr& e, const Expr& factor,
+           const std::unordered_map<const ffi::Object*, size_t>& axes);
+  std::unordered_map<const ffi::Object*, Expr> coeff_;
+  Expr rest_ = Expr(0);
+};
+
+bool UsesAny(const Expr& e, const std::vector<Axis>& axes);
+bool UsesVar(const Expr& e, const Var& var);
+
+// Merges neighbouring axes that every access walks as one: x[i, j] over both is one run of i.extent
+// * j.extent.
+void CollapseAxes(Stage* stage, arith::Analyzer* analyzer);
+
+}  // namespace relaxvm::schedule

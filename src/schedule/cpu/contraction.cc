@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitContraction: C[m, n] = epilogue(sum over k of A[m, k] * B[k, n]) on register tiles.
+//
+// The vector axis is the one that runs contiguously through C; the operand that has it is called B,
+// the other A.  A tile holds `rows` elements of an A-only axis times `vectors` registers of the
+// vector axis; its accumulators stay in registers while all of k passes by.  Convolutions are the
+// same with other offsets: over channels-last data C's contiguous axis is the output channel (B is
+// the weight), over channels-first data it is the width (B is the image).
+#include <algorithm>
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using ir::Intrin;
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+struct Tile {
+  int64_t rows;
+  int64_t vectors;
+};
+
+// Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
+Tile TileFor(int64_t num_registers, int64_t vectors) {
+  // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
+  // multiplication.
+  const int64_t fit = vectors == 1 ? num_registers - 2 : (num_registers - 1 - vectors) / vectors;
+  return {std::clamp<int64_t>(fit, 1, 16), vectors};
+}
+
+const Expr& StripCasts(const Expr& e) {
+  const Expr* inner = &e;
+  while (const auto* cast = inner->as<ir::CastObj>()) inner = &cast->value;
+  return *inner;
+}
+
+bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
+
+class ContractionEmitter {
+ public:
+  ContractionEmitter(const Traits& traits, arith::Analyzer* analyzer)
+      : traits_(traits), analyzer_(analyzer) {}
+
+  // Reads the stages into the fields below; false when they have another form.
+  bool Read(const Stage& contraction, const Stage* epilogue) {
+    acc_dtype_ = contraction.value.dtype();
+    if (!ir::IsIntValue(contraction.identity, 0)) {
+      const auto* zero = contraction.identity.as<ir::FloatImmObj>();
+      if (zero == nullptr || zero->value != 0) return false;
+    }
+    Stage all = FlattenStage(contraction, analyzer_);
+    acc_ = Var("accumulated", acc_dtype_);
+    Expr result;
+    if (epilogue == nullptr) {
+      result = ir::Cast(contraction.out->elem_dtype(), acc_);
+      out_ = *contraction.out;
+    } else {
+      Stage after = FlattenStage(*epilogue, analyzer_);
+      ffi::Map<Var, Expr> map;
+      for (size_t i = 0; i < after.spatial.size(); ++i)
+        map.Set(after.spatial[i].var, contraction.spatial[i].var);
+      result = ReplaceLoads(tir::Substitute(after.value, map), *contraction.out);
+      all.indices = {tir::Substitute(after.indices[0], map)};
+      out_ = *epilogue->out;
+    }
+    // One formula that holds both, so that axes are merged only where every access allows it.
+    Var either("either", Bool());
+    all.value = ir::IntrinExpr(acc_dtype_, Intrin::kIfThenElse,
+                               {either, all.value, ir::Cast(acc_dtype_, result)});
+    all.out = out_;
+    CollapseAxes(&all, analyzer_);
+    const auto* both = all.value.as<ir::IntrinObj>();
+    RELAXVM_CHECK(both != nullptr);
+    result_ = ir::Cast(out_->elem_dtype(), both->args[2]);
+    const auto* times = StripCasts(both->args[1]).as<ir::BinaryObj>();
+    a_ = times->a;
+    b_ = times->b;
+    spatial_ = all.spatial;
+    reduce_ = all.reduce;
+    out_offset_ = all.indices[0];
+    lanes_ = traits_.Lanes(std::max<int64_t>(SizeInBytes(acc_dtype_), 1));
+    return StripCasts(a_).as<BufferLoadObj>() && StripCasts(b_).as<BufferLoadObj>() && Classify();
+  }
+
+  Stmt Run() {
+    ChooseTile();
+    ffi::Array<Stmt> seq;
+    if (pack_) {
+      seq.push_back(tir::AllocBuffer(*packed_));
+      seq.push_back(PackB());
+    }
+    seq.push_back(Compute());
+    return SeqStmt::Flatten(seq);
+  }
+
+ private:
+  const BufferLoadObj* Load(const Expr& operand) const {
+    return StripCasts(operand).as<BufferLoadObj>();
+  }
+
+  // Loads of the contraction's result become the accumulator.
+  Expr ReplaceLoads(const Expr& e, const Buffer& result) const {
+    class Replacer : public tir::StmtMutator {
+     public:
+      Replacer(const Buffer& from, Expr to) : from_(from), to_(std::move(to)) {}
+      Expr MutateBufferLoad(const BufferLoad& load) override {
+        return load->buffer.same_as(from_) ? to_ : StmtMutator::MutateBufferLoad(load);
+      }
+
+     private:
+      const Buffer& from_;
+      Expr to_;
+    };
+    return Replacer(result, ir::Cast(result.elem_dtype(), acc_)).Mutate(e);
+  }
+
+  bool Classify() {
+    auto a = LinearOffset::Of(Load(a_)->indices[0], All());
+    auto b = LinearOffset::Of(Load(b_)->indices[0], All());
+    auto c = LinearOffset::Of(out_offset_, All());
+    if (!a.has_value() || !b.has_value() || !c.has_value()) return false;
+    const Axis* vector = nullptr;
+    for (const Axis& axis : spatial_) {
+      const bool in_a = !IsZero(a->Coeff(axis.var)), in_b = !IsZero(b->Coeff(axis.var));
+      if (ir::IsIntValue(c->Coeff(axis.var), 1) && in_a != in_b) vector = &axis;
+    }
+    if (vector == nullptr) return false;
+    if (!IsZero(a->Coeff(vector->var))) {
+      std::swap(a_, b_);
+      std::swap(a, b);
+    }
+    vector_ = *vector;
+    std::vector<Axis> left;
+    for (const Axis& axis : spatial_) {
+      if (axis.var.same_as(vector_.var)) continue;
+      const bool in_a = !IsZero(a->Coeff(axis.var)), in_b = !IsZero(b->Coeff(axis.var));
+      (in_b ? (in_a ? batch_ : outer_b_) : left).push_back(axis);
+    }
+    if (left.empty()) return false;
+    // The tile's rows: the longest A-only axis, the innermost of equals.
+    size_t best = left.size() - 1;
+    auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(int64_t{1} << 20); };
+    for (size_t i = left.size(); i-- > 0;) {
+      if (length(i) > length(best) && length(best) < 16) best = i;
+    }
+    row_ = left[best];
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+    outer_a_ = left;
+    // B walked across its rows: copied once so that the vector axis is contiguous.
+    pack_ = !ir::IsIntValue(b->Coeff(vector_.var), 1) && EachElementOnce();
+    return true;
+  }
+
+  std::vector<Axis> All() const {
+    std::vector<Axis> all = spatial_;
+    all.insert(all.end(), reduce_.begin(), reduce_.end());
+    return all;
+  }
+
+  // Do the axes of B walk over as many elements as it has (a matrix), not over windows that
+  // overlap?
+  bool EachElementOnce() const {
+    Expr walked = vector_.extent;
+    for (const auto* list : {&batch_, &outer_b_, &reduce_}) {
+      for (const Axis& axis : *list) walked = walked * axis.extent;
+    }
+    Expr have = 1;
+    for (const Expr& d : Buffer(Load(b_)->buffer).shape()) have = have * d;
+    return analyzer_->ProveEqual(walked, have);
+  }
+
+  void ChooseTile() {
+    const auto extent = ir::AsInt(vector_.extent);
+    const auto rows = ir::AsInt(row_.extent);
+    int64_t vectors = 4;
+    if (extent.has_value()) {
+      const int64_t needed = (extent.value() + lanes_ - 1) / lanes_;
+      vectors = needed <= 4 ? needed : needed % 4 == 0 || needed >= 8 ? 4 : needed % 3 == 0 ? 3 : 4;
+    }
+    if (traits_.num_vectors <= 16) vectors = std::min<int64_t>(vectors, 2);
+    tile_ = TileFor(traits_.num_vectors, vectors);
+    if (rows.has_value()) {
+      tile_.rows = std::min(tile_.rows, std::max<int64_t>(rows.value(), 1));
+      for (int64_t r = tile_.rows; r * 3 >= tile_.rows * 2;
+           --r) {  // rows without a rest, when nearly as tall
+        if (rows.value() % r == 0) {
+          tile_.rows = r;
+          break;
+        }
+      }
+    }
+    width_ = tile_.vectors * lanes_;
+    full_panels_ = analyzer_->Simplify(ir::FloorDiv(vector_.extent, width_));
+    panels_ = analyzer_->Simplify(ir::CeilDiv(vector_.extent, width_));
+    num_k_ = 1;
+    for (const Axis& axis : reduce_) num_k_ = num_k_ * axis.extent;
+    if (pack_) {
+      Expr size = panels_ * num_k_ * Expr(width_);
+      for (const auto* list : {&batch_, &outer_b_}) {
+        for (const Axis& axis : *list) size = size * axis.extent;
+      }
+      packed_ = Buffer("packed", {analyzer_->Simplify(size)}, b_.dtype());
+    }
+  }
+
+  // Linear index of a point of `axes`.
+  static Expr Linear(const std::vector<Axis>& axes) {
+    Expr at = 0;
+    for (const Axis& axis : axes) at = at * axis.extent + axis.var;
+    return at;
+  }
+
+  // Where the packed row of B starts: [batch, outer, panel, k, width].
+  Expr PackedRow(const Expr& panel) const {
+    std::vector<Axis> outer = batch_;
+    outer.insert(outer.end(), outer_b_.begin(), outer_b_.end());
+    return ((Linear(outer) * panels_ + panel) * num_k_ + Linear(reduce_)) * Expr(width_);
+  }
+
+  Stmt PackB() {
+    Var panel("panel", Int(64)), lane("column", Int(64));
+    ffi::Map<Var, Expr> map;
+    Expr column = panel * Expr(width_) + lane;
+    map.Set(vector_.var, column);
+    Expr value = ir::IfThenElse(ir::Less(column, vector_.extent), tir::Substitute(b_, map),
+                                ir::Const(b_.dtype(), 0));
+    Stmt body = BufferStore(*packed_, value, {PackedRow(panel) + lane});
+    // Reads run along k, writes along the panel: k innermost keeps the reads in few lines.
+    body = Loops(reduce_, For(lane, 0, width_, ForKind::kSerial, body));
+    std::vector<Axis> tasks = batch_;
+    tasks.insert(tasks.end(), outer_b_.begin(), outer_b_.end());
+    tasks.push_back({panel, panels_});
+    return OverTasks(tasks, body, num_k_ * Expr(width_ * 2));
+  }
+
+  Stmt Compute() {
+    Var panel("panel", Int(64)), chunk("chunk", Int(64));
+    const Expr num_tiles = analyzer_->Simplify(ir::CeilDiv(row_.extent, tile_.rows));
+    const Expr chunks = analyzer_->Simplify(ir::CeilDiv(num_tiles, kTilesPerTask));
+    const Expr first = chunk * Expr(kTilesPerTask);
+    const Expr tiles = analyzer_->Simplify(ir::Min(kTilesPerTask, num_tiles - first));
+    Stmt body;
+    Stmt full = Tiles(panel, first, tiles, tile_.vectors, Expr());
+    if (analyzer_->ProveEqual(full_panels_, panels_)) {
+      body = full;
+    } else {
+      const Stmt rest = RestPanel(panel, first, tiles);
+      body = ir::IsIntValue(full_panels_, 0)
+                 ? rest
+                 : Stmt(tir::IfThenElse(ir::Less(panel, full_panels_), full, rest));
+    }
+    std::vector<Axis> tasks = batch_;
+    tasks.insert(tasks.end(), outer_b_.begin(), outer_b_.end());
+    tasks.push_back({panel, panels_});
+    tasks.insert(tasks.end(), outer_a_.begin(), outer_a_.end());
+    tasks.push_back({chunk, chunks});
+    return OverTasks(tasks, body, num_k_ * Expr(width_ / lanes_ * tile_.rows * kTilesPerTask));
+  }
+
+  // The panel that is not full: as few vectors as hold it, the last one masked.
+  Stmt RestPanel(const Var& panel, const Expr& first, const Expr& tiles) {
+    Expr rest = analyzer_->Simplify(vector_.extent - full_panels_ * Expr(width_));
+    if (auto known = ir::AsInt(rest))
+      return Tiles(panel, first, tiles, (known.value() + lanes_ - 1) / lanes_, vector_.extent);
+    // Unknown width: one variant for each number of vectors.
+    Stmt chosen;
+    for (int64_t v = tile_.vectors; v >= 1; --v) {
+      Stmt variant = Tiles(panel, first, tiles, v, vector_.extent);
+      chosen = chosen.defined()
+                   ? Stmt(tir::IfThenElse(ir::LessEqual(rest, v * lanes_), variant, chosen))
+                   : variant;
+    }
+    return chosen;
+  }
+
+  // Tiles [first, first + tiles) of the rows, `vectors` wide.
+  Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles, int64_t vectors,
+             const Expr& limit) {
+    const int64_t rows = tile_.rows;
+    Var tile("tile", Int(64));
+    const Expr start = (first + tile) * Expr(rows);
+    if (auto known = ir::AsInt(row_.extent)) {
+      if (known.value() % rows == 0)
+        return Loop(tile, tiles, ForKind::kSerial, OneTile(panel, start, rows, vectors, limit));
+    }
+    // The last tile is moved back so that it ends with the axis: some rows are computed twice, to
+    // the same values.
+    Stmt moved =
+        Loop(tile, tiles, ForKind::kSerial,
+             OneTile(panel, ir::Min(start, row_.extent - Expr(rows)), rows, vectors, limit));
+    if (analyzer_->ProveAtLeast(row_.extent, rows)) return moved;
+    Var one("one", Int(64));
+    Stmt few = For(one, 0, row_.extent, ForKind::kSerial, OneTile(panel, one, 1, vectors, limit));
+    return tir::IfThenElse(ir::GreaterEqual(row_.extent, rows), moved, few);
+  }
+
+  Stmt OneTile(const Var& panel, const Expr& start, int64_t rows, int64_t vectors,
+               const Expr& limit) {
+    Buffer acc("acc", {Expr(rows * vectors * lanes_)}, acc_dtype_, "local");
+    Buffer right("right", {Expr(vectors * lanes_)}, acc_dtype_, "local");
+    Var row_start("row_start", Int(64));
+    const Expr column = panel * Expr(width_);
+    auto lane_loop = [&](int64_t v, const std::function<Stmt(const Var&, const Expr&)>& body) {
+      Var lane("lane", Int(64));
+      // Only the last vector of a rest can be partly outside.
+      Expr predicate = limit.defined() && v == vectors - 1
+                           ? ir::Less(lane, limit - column - Expr(v * lanes_))
+                           : Expr();
+      return Stmt(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, predicate)));
+    };
+    Var all("all", Int(64));
+    Stmt clear = For(all, 0, rows * vectors * lanes_, ForKind::kVectorized,
+                     BufferStore(acc, ir::Const(acc_dtype_, 0), {all}));
+    return SeqStmt::Flatten({tir::Bind(row_start, start), tir::AllocBuffer(acc), clear,
+                             KLoops(panel, row_start, rows, vectors, acc, right, lane_loop),
+                             StoreTile(column, row_start, rows, vectors, acc, lane_loop)});
+  }
+
+  template <typename LaneLoop>
+  Stmt KLoops(const Var& panel, const Var& row_start, int64_t rows, int64_t vectors,
+              const Buffer& acc, const Buffer& right, const LaneLoop& lane_loop) {
+    ffi::Array<Stmt> step = {tir::AllocBuffer(right)};
+    for (int64_t v = 0; v < vectors; ++v) {
+      step.push_back(lane_loop(v, [&](const Var& lane, const Expr& predicate) {
+        Expr value;
+        if (pack_) {
+          value = packed_->Load({PackedRow(panel) + Expr(v * lanes_) + lane});
+        } else {
+          ffi::Map<Var, Expr> map;
+          map.Set(vector_.var, panel * Expr(width_) + Expr(v * lanes_) + lane);
+          value = tir::Substitute(b_, map);
+          if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+        }
+        return BufferStore(right, ir::Cast(acc_dtype_, value), {Expr(v * lanes_) + lane});
+      }));
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      Var left("left", acc_dtype_);
+      ffi::Map<Var, Expr> map;
+      map.Set(row_.var, row_start + Expr(i));
+      step.push_back(tir::Bind(left, ir::Cast(acc_dtype_, tir::Substitute(a_, map))));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Var lane("lane", Int(64));
+        Expr at = Expr((i * vectors + v) * lanes_) + lane;
+        Expr next = right.Load({Expr(v * lanes_) + lane});
+        Expr sum = IsFloat(acc_dtype_) ? ir::CallIntrin(Intrin::kFma, {left, next, acc.Load({at})})
+                                       : ir::Add(acc.Load({at}), ir::Mul(left, next));
+        step.push_back(For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(acc, sum, {at})));
+      }
+    }
+    return Loops(reduce_, SeqStmt::Flatten(step));
+  }
+
+  template <typename LaneLoop>
+  Stmt StoreTile(const Expr& column, const Var& row_start, int64_t rows, int64_t vectors,
+                 const Buffer& acc, const LaneLoop& lane_loop) {
+    ffi::Array<Stmt> seq;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        seq.push_back(lane_loop(v, [&](const Var& lane, const Expr& predicate) {
+          ffi::Map<Var, Expr> map;
+          map.Set(row_.var, row_start + Expr(i));
+          map.Set(vector_.var, column + Expr(v * lanes_) + lane);
+          map.Set(acc_, acc.Load({Expr((i * vectors + v) * lanes_) + lane}));
+          Expr value = tir::Substitute(result_, map);
+          if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+          return BufferStore(*out_, value, {tir::Substitute(out_offset_, map)}, predicate);
+        }));
+      }
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  // A parallel loop over all points of `tasks`, the last axis fastest.
+  Stmt OverTasks(const std::vector<Axis>& tasks, const Stmt& body, const Expr& work) {
+    Var task("task", Int(64));
+    Expr total = 1;
+    for (const Axis& axis : tasks) total = total * axis.extent;
+    ffi::Array<Stmt> seq;
+    Expr rest = task;
+    for (size_t i = tasks.size(); i-- > 0;) {
+      if (ir::IsIntValue(tasks[i].extent, 1)) {
+        seq.push_back(tir::Bind(tasks[i].var, Expr(0)));
+        continue;
+      }
+      seq.push_back(tir::Bind(tasks[i].var, ir::FloorMod(rest, tasks[i].extent)));
+      if (i > 0) {
+        Var next("rest", Int(64));
+        seq.push_back(tir::Bind(next, ir::FloorDiv(rest, tasks[i].extent)));
+        rest = next;
+      }
+    }
+    seq.push_back(body);
+    ir::DictAttrs annotations;
+    annotations.Set(
+        kGrain, analyzer_->Simplify(ir::Max(1, ir::FloorDiv(kWorkPerThread, ir::Max(1, work)))));
+    return For(task, 0, analyzer_->Simplify(total), ForKind::kParallel, SeqStmt::Flatten(seq), "",
+               annotations);
+  }
+
+  static constexpr int64_t kTilesPerTask = 8;
+
+  const Traits& traits_;
+  arith::Analyzer* analyzer_;
+  DLDataType acc_dtype_;
+  int64_t lanes_ = 1;
+  std::optional<Buffer> out_;
+  Expr out_offset_;
+  Expr a_, b_;
+  Var acc_ = Var("accumulated", Float(32));  // stands for the sum in `result_`
+  Expr result_;
+  std::vector<Axis> spatial_, reduce_;
+  std::vector<Axis> batch_, outer_a_,
+      outer_b_;  // spatial axes of both operands, of A, of B; without row and vector
+  Axis row_{Var("row", Int(64)), Expr(1)};
+  Axis vector_{Var("vector", Int(64)), Expr(1)};
+  bool pack_ = false;
+  std::optional<Buffer> packed_;
+  Tile tile_{1, 1};
+  int64_t width_ = 1;  // elements of a panel
+  Expr full_panels_, panels_, num_k_;
+};
+
+}  // namespace
+
+std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilogue,
+                                    const Traits& traits, arith::Analyzer* analyzer) {
+  ContractionEmitter emitter(traits, analyzer);
+  if (!emitter.Read(contraction, epilogue)) return std::nullopt;
+  return emitter.Run();
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules for CPUs: from a tensor program to the same program with vectors, register tiles and
+// threads.
+#pragma once
+
+#include "schedule/access.h"
+#include "schedule/stage.h"
+
+namespace relaxvm::schedule::cpu {
+
+// What schedules ask of the machine.
+struct Traits {
+  int64_t vector_bytes = 16;  // of one register
+  int64_t num_vectors = 16;   // registers
+  int64_t l1_bytes = 32 << 10;
+  int64_t l2_bytes = 512 << 10;
+  int64_t num_threads = 1;
+
+  int64_t Lanes(int64_t elem_bytes) const {
+    return std::max<int64_t>(1, vector_bytes / elem_bytes);
+  }
+};
+
+// Additions that are worth a thread of their own.
+inline constexpr int64_t kWorkPerThread = 16384;
+// Annotation of a parallel loop: how many iterations are worth a thread (an integer expression of
+// the program's sizes).
+inline constexpr const char* kGrain = "grain";
+
+PrimFunc Schedule(const PrimFunc& func, const Traits& traits);
+
+// ---- parts ----
+
+// The stage for fixed values of everything but its axes: vectors along the best axis, accumulators
+// in registers.
+Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer);
+
+// A contraction with the elementwise stage after it (absent: none), on register tiles; parallel by
+// itself. Absent when its form is not one the tiles handle.
+std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilogue,
+                                    const Traits& traits, arith::Analyzer* analyzer);
+
+// Bytes of the widest element that the stage touches.
+int64_t ElemBytes(const Stage& stage);
+
+// A loop over [0, extent); nothing for 0, the body alone for 1.
+Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
+// The body for every combination of the axes, outermost first.
+Stmt Loops(const std::vector<Axis>& axes, Stmt body);
+// `e` with predicate on every load whose offset uses `lane`.
+Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate);
+
+}  // namespace relaxvm::schedule::cpu

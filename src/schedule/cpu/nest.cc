@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitNest: one stage as vector loops.  An axis is chosen to run along the lanes: one that memory
+// runs along too.
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using ir::Intrin;
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+constexpr int64_t kAccumulators = 4;  // independent chains that hide the latency of an addition
+
+enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
+struct Choice {
+  AlongLanes kind = AlongLanes::kNothing;
+  size_t index = 0;
+};
+
+// How well accesses of one offset run along `axis`: contiguous, the same for all lanes, or
+// scattered.
+enum class Step : uint8_t { kContiguous, kSame, kScattered };
+Step StepOf(const Expr& offset, const Axis& axis) {
+  if (!UsesVar(offset, axis.var)) return Step::kSame;
+  auto linear = LinearOffset::Of(offset, {axis});
+  if (linear.has_value() && ir::IsIntValue(linear->Coeff(axis.var), 1)) return Step::kContiguous;
+  return Step::kScattered;
+}
+
+bool HorizontalForm(Combine combine) {
+  return combine == Combine::kSum || combine == Combine::kProd || combine == Combine::kMin ||
+         combine == Combine::kMax;
+}
+
+class NestEmitter {
+ public:
+  NestEmitter(const Stage& stage, const Traits& traits, arith::Analyzer* analyzer)
+      : stage_(stage), analyzer_(analyzer), lanes_(traits.Lanes(ElemBytes(stage))) {}
+
+  Stmt Run() {
+    const Choice choice = Choose();
+    switch (choice.kind) {
+      case AlongLanes::kNothing: return Scalar();
+      case AlongLanes::kSpatial: return AlongSpatial(choice.index);
+      case AlongLanes::kReduce: return AlongReduce(choice.index);
+    }
+    RELAXVM_UNREACHABLE();
+  }
+
+ private:
+  double Score(const Axis& axis, bool reduce) const {
+    double score = reduce ? -1 : 0;
+    tir::PostOrderVisit(tir::Evaluate(stage_.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load == nullptr) return;
+      switch (StepOf(load->indices[0], axis)) {
+        case Step::kContiguous: score += 2; break;
+        case Step::kSame: score += 0.25; break;
+        case Step::kScattered: score -= 3; break;
+      }
+    });
+    if (!reduce) {
+      switch (StepOf(stage_.indices[0], axis)) {
+        case Step::kContiguous: score += 3; break;
+        case Step::kSame: score -= 100; break;  // several lanes would write one element
+        case Step::kScattered: score -= 4; break;
+      }
+    }
+    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() * 2 < lanes_)
+      score -= 4;
+    return score;
+  }
+
+  Choice Choose() const {
+    Choice best;
+    double best_score = 0;
+    if (lanes_ < 2) return best;
+    for (size_t i = 0; i < stage_.spatial.size(); ++i) {
+      if (double s = Score(stage_.spatial[i], false); s > best_score)
+        best = {AlongLanes::kSpatial, i}, best_score = s;
+    }
+    if (!HorizontalForm(stage_.combine)) return best;
+    for (size_t i = 0; i < stage_.reduce.size(); ++i) {
+      if (double s = Score(stage_.reduce[i], true); s > best_score)
+        best = {AlongLanes::kReduce, i}, best_score = s;
+    }
+    return best;
+  }
+
+  static std::vector<Axis> Without(std::vector<Axis> axes, size_t index) {
+    axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(index));
+    return axes;
+  }
+
+  Buffer Accumulators(int64_t count) const {
+    return Buffer("acc", {Expr(count)}, stage_.value.dtype(), "local");
+  }
+
+  // One element after the other; the sum of a reduction stays in a register.
+  Stmt Scalar() const {
+    if (stage_.combine == Combine::kNone) {
+      return Loops(stage_.spatial, BufferStore(*stage_.out, stage_.value, stage_.indices));
+    }
+    Buffer acc = Accumulators(1);
+    Stmt update = BufferStore(acc, Apply(stage_.combine, acc.Load({0}), stage_.value), {0});
+    return Loops(stage_.spatial,
+                 SeqStmt::Flatten({tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
+                                   Loops(stage_.reduce, update),
+                                   BufferStore(*stage_.out, acc.Load({0}), stage_.indices)}));
+  }
+
+  // `count` vectors of elements from `base` on; lanes at or above `limit` (null: none) are left
+  // out.
+  Stmt SpatialBlock(const Axis& axis, const Expr& base, int64_t count, const Expr& limit) const {
+    auto lane_loop =
+        [&](int64_t u,
+            const std::function<Stmt(const Var&, const ffi::Map<Var, Expr>&, const Expr&)>& body) {
+          Var lane("lane", Int(64));
+          ffi::Map<Var, Expr> map;
+          map.Set(axis.var, base + Expr(u * lanes_) + lane);
+          Expr predicate =
+              limit.defined() ? ir::Less(lane, limit - base - Expr(u * lanes_)) : Expr();
+          return Stmt(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, map, predicate)));
+        };
+    auto formula = [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
+      Expr value = tir::Substitute(stage_.value, map);
+      return predicate.defined() ? PredicateLoads(value, lane, predicate) : value;
+    };
+    ffi::Array<Stmt> seq;
+    if (stage_.combine == Combine::kNone) {
+      for (int64_t u = 0; u < count; ++u) {
+        seq.push_back(lane_loop(
+            u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
+              return BufferStore(*stage_.out, formula(lane, map, predicate),
+                                 {tir::Substitute(stage_.indices[0], map)}, predicate);
+            }));
+      }
+      return SeqStmt::Flatten(seq);
+    }
+    Buffer acc = Accumulators(count * lanes_);
+    seq.push_back(tir::AllocBuffer(acc));
+    ffi::Array<Stmt> update;
+    for (int64_t u = 0; u < count; ++u) {
+      seq.push_back(lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>&, const Expr&) {
+        return BufferStore(acc, stage_.identity, {Expr(u * lanes_) + lane});
+      }));
+      update.push_back(
+          lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
+            Expr at = Expr(u * lanes_) + lane;
+            return BufferStore(
+                acc, Apply(stage_.combine, acc.Load({at}), formula(lane, map, predicate)), {at});
+          }));
+    }
+    seq.push_back(Loops(stage_.reduce, SeqStmt::Flatten(update)));
+    for (int64_t u = 0; u < count; ++u) {
+      seq.push_back(
+          lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
+            return BufferStore(*stage_.out, acc.Load({Expr(u * lanes_) + lane}),
+                               {tir::Substitute(stage_.indices[0], map)}, predicate);
+          }));
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt AlongSpatial(size_t index) const {
+    const Axis axis = stage_.spatial[index];
+    const int64_t count = stage_.combine == Combine::kNone ? 1 : kAccumulators;
+    ffi::Array<Stmt> seq;
+    Expr done = 0;
+    for (int64_t vectors : {count, int64_t{1}}) {
+      if (vectors == 1 && count == 1 && !ir::IsIntValue(done, 0)) break;
+      const Expr step = vectors * lanes_;
+      Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
+      Var block("block", Int(64));
+      seq.push_back(Loop(block, blocks, ForKind::kSerial,
+                         SpatialBlock(axis, done + block * step, vectors, Expr())));
+      done = analyzer_->Simplify(done + blocks * step);
+      if (count == 1) break;
+    }
+    if (!analyzer_->ProveEqual(done, axis.extent)) {
+      Stmt tail = SpatialBlock(axis, done, 1, axis.extent);
+      seq.push_back(tir::IfThenElse(ir::Less(done, axis.extent), tail));
+    }
+    return Loops(Without(stage_.spatial, index), SeqStmt::Flatten(seq));
+  }
+
+  Expr Horizontal(const Expr& vector) const {
+    switch (stage_.combine) {
+      case Combine::kSum: return ir::CallIntrin(Intrin::kReduceAdd, {vector});
+      case Combine::kProd: return ir::CallIntrin(Intrin::kReduceMul, {vector});
+      case Combine::kMin: return ir::CallIntrin(Intrin::kReduceMin, {vector});
+      case Combine::kMax: return ir::CallIntrin(Intrin::kReduceMax, {vector});
+      case Combine::kNone:
+      case Combine::kAnd:
+      case Combine::kOr: break;
+    }
+    RELAXVM_UNREACHABLE();
+  }
+
+  // acc[u] += value at `base` + u vectors, for `count` vectors; lanes at or above `limit` add
+  // nothing.
+  Stmt Accumulate(const Buffer& acc, const Axis& axis, const Expr& base, int64_t count,
+                  const Expr& limit) const {
+    ffi::Array<Stmt> seq;
+    for (int64_t u = 0; u < count; ++u) {
+      Var lane("lane", Int(64));
+      ffi::Map<Var, Expr> map;
+      map.Set(axis.var, base + Expr(u * lanes_) + lane);
+      Expr value = tir::Substitute(stage_.value, map);
+      if (limit.defined()) {
+        Expr predicate = ir::Less(lane, limit - base);
+        value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
+      }
+      Expr at = Expr(u * lanes_) + lane;
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                        BufferStore(acc, Apply(stage_.combine, acc.Load({at}), value), {at})));
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt AlongReduce(size_t index) const {
+    const Axis axis = stage_.reduce[index];
+    Buffer acc = Accumulators(kAccumulators * lanes_);
+    Var lane("lane", Int(64));
+    Stmt init = For(lane, 0, kAccumulators * lanes_, ForKind::kVectorized,
+                    BufferStore(acc, stage_.identity, {lane}));
+    ffi::Array<Stmt> body;
+    Expr done = 0;
+    for (int64_t vectors : {kAccumulators, int64_t{1}}) {
+      const Expr step = vectors * lanes_;
+      Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
+      Var block("block", Int(64));
+      body.push_back(Loop(block, blocks, ForKind::kSerial,
+                          Accumulate(acc, axis, done + block * step, vectors, Expr())));
+      done = analyzer_->Simplify(done + blocks * step);
+    }
+    if (!analyzer_->ProveEqual(done, axis.extent)) {
+      body.push_back(tir::IfThenElse(ir::Less(done, axis.extent),
+                                     Accumulate(acc, axis, done, 1, axis.extent)));
+    }
+    auto part = [&](int64_t u) {
+      return Expr(acc.Load({ir::RampExpr(Expr(u * lanes_), 1, lanes_)}));
+    };
+    Expr low = Apply(stage_.combine, part(0), part(1)),
+         high = Apply(stage_.combine, part(2), part(3));
+    Stmt store =
+        BufferStore(*stage_.out, Horizontal(Apply(stage_.combine, low, high)), stage_.indices);
+    return Loops(
+        stage_.spatial,
+        SeqStmt::Flatten({tir::AllocBuffer(acc), init,
+                          Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body)), store}));
+  }
+
+  const Stage& stage_;
+  arith::Analyzer* analyzer_;
+  int64_t lanes_;
+};
+
+class LoadPredicator : public tir::StmtMutator {
+ public:
+  LoadPredicator(const Var& lane, Expr predicate) : lane_(lane), predicate_(std::move(predicate)) {}
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    ffi::Array<Expr> indices = MutateAll(load->indices);
+    const bool varies = UsesVar(indices[0], lane_);
+    return BufferLoad(load->buffer, indices, varies ? predicate_ : load->predicate, load->span);
+  }
+
+ private:
+  const Var& lane_;
+  Expr predicate_;
+};
+
+}  // namespace
+
+int64_t ElemBytes(const Stage& stage) {
+  int64_t bytes = SizeInBytes(stage.out->elem_dtype());
+  bytes = std::max(bytes, SizeInBytes(ElementOf(stage.value.dtype())));
+  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+    // The widest type that is computed with, indices aside.
+    if (const auto* load = node.as<BufferLoadObj>())
+      bytes = std::max(bytes, SizeInBytes(Buffer(load->buffer).elem_dtype()));
+    if (const auto* cast = node.as<ir::CastObj>();
+        cast != nullptr && IsFloat(Expr(node.as<ir::CastExpr>().value()).dtype())) {
+      bytes = std::max(bytes, SizeInBytes(Expr(node.as<ir::CastExpr>().value()).dtype()));
+    }
+  });
+  return bytes;
+}
+
+Stmt Loop(const Var& var, const Expr& extent, ForKind kind, const Stmt& body) {
+  if (ir::IsIntValue(extent, 0)) return SeqStmt(ffi::Array<Stmt>());
+  if (ir::IsIntValue(extent, 1)) {
+    ffi::Map<Var, Expr> map;
+    map.Set(var, 0);
+    return tir::Substitute(body, map);
+  }
+  return For(var, 0, extent, kind, body);
+}
+
+Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
+  for (size_t i = axes.size(); i-- > 0;)
+    body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);
+  return body;
+}
+
+Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
+  return LoadPredicator(lane, predicate).Mutate(e);
+}
+
+Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer) {
+  return NestEmitter(flat, traits, analyzer).Run();
+}
+
+}  // namespace relaxvm::schedule::cpu

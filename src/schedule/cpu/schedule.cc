@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU schedule: stages that share rows run row by row, contractions run on tiles, rows are
+// split over threads.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::ForKind;
+using tir::SeqStmt;
+
+constexpr int64_t kBlockElems =
+    4096;  // one iteration of a parallel loop over a plain run of elements
+constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
+
+// Stages [begin, end) that run together for each combination of the first `num_rows` axes.
+struct Group {
+  size_t begin;
+  size_t end;
+  size_t num_rows;
+};
+
+bool ReadsBuffer(const Stage& stage, const Var& buffer) {
+  for (const Var& read : ReadsOf(stage)) {
+    if (read.same_as(buffer)) return true;
+  }
+  return false;
+}
+
+class RowTemps : public tir::StmtMutator {
+ public:
+  // Accesses of `from` lose their first `num_rows` indices and go to `to`.
+  void Add(const Var& from, Buffer to, size_t num_rows) {
+    map_.emplace(from.get(), std::pair(std::move(to), num_rows));
+  }
+  bool Has(const Var& buffer) const { return map_.count(buffer.get()); }
+  const Buffer& BufferOf(const Var& from) const { return map_.at(from.get()).first; }
+  ffi::Array<Expr> Inner(const Var& from, const ffi::Array<Expr>& indices) const {
+    return ffi::Array<Expr>(
+        indices.begin() + static_cast<std::ptrdiff_t>(map_.at(from.get()).second), indices.end());
+  }
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    if (!Has(load->buffer)) return StmtMutator::MutateBufferLoad(load);
+    return BufferLoad(BufferOf(load->buffer), Inner(load->buffer, MutateAll(load->indices)),
+                      load->predicate, load->span);
+  }
+
+ private:
+  std::unordered_map<const ffi::Object*, std::pair<Buffer, size_t>> map_;
+};
+
+class Scheduler {
+ public:
+  Scheduler(Program program, const Traits& traits) : program_(std::move(program)), traits_(traits) {
+    for (const Buffer& b : program_.temps) temps_.insert(b.get());
+  }
+
+  PrimFunc Run() {
+    ffi::Array<Stmt> parts;
+    for (size_t at = 0; at < program_.stages.size();) {
+      const Stage& stage = program_.stages[at];
+      if (stage.IsOpaque()) {
+        parts.push_back(stage.opaque);
+        ++at;
+        continue;
+      }
+      if (IsContraction(stage)) {
+        const Stage* epilogue = EpilogueOf(at);
+        if (auto done = EmitContraction(stage, epilogue, traits_, &analyzer_)) {
+          if (epilogue != nullptr) gone_.insert(stage.out->get());
+          parts.push_back(*done);
+          at += epilogue != nullptr ? 2 : 1;
+          continue;
+        }
+      }
+      Group group = GroupFrom(at);
+      parts.push_back(EmitGroup(group));
+      at = group.end;
+    }
+    ffi::Array<Stmt> body;
+    for (const Buffer& b : program_.temps) {
+      if (!gone_.count(b.get())) body.push_back(tir::AllocBuffer(b));
+    }
+    for (const Stmt& part : parts) body.push_back(part);
+    auto copy = ffi::make_object<tir::PrimFuncObj>(*program_.func.get());
+    copy->body = SeqStmt::Flatten(body);
+    copy->attrs.Set(tir::attr::kScheduled, true);
+    return ir::NodeRef<PrimFunc>(std::move(copy));
+  }
+
+ private:
+  bool ReadOnlyBy(const Buffer& buffer, size_t begin, size_t end) const {
+    for (size_t i = 0; i < program_.stages.size(); ++i) {
+      if ((i < begin || i >= end) && ReadsBuffer(program_.stages[i], buffer)) return false;
+    }
+    return true;
+  }
+
+  // The next stage, when it consumes the contraction element by element and nobody else does.
+  const Stage* EpilogueOf(size_t at) const {
+    if (at + 1 >= program_.stages.size()) return nullptr;
+    const Stage& main = program_.stages[at];
+    const Stage& next = program_.stages[at + 1];
+    if (!temps_.count(main.out->get()) || next.IsOpaque() || next.combine != Combine::kNone)
+      return nullptr;
+    if (!ReadsBuffer(next, *main.out) || !ReadOnlyBy(*main.out, at + 1, at + 2)) return nullptr;
+    if (next.spatial.size() != main.spatial.size() || main.indices.size() != main.spatial.size())
+      return nullptr;
+    for (size_t i = 0; i < main.spatial.size(); ++i) {
+      if (!main.indices[i].same_as(main.spatial[i].var)) return nullptr;
+    }
+    bool identity = true;
+    tir::PostOrderVisit(tir::Evaluate(next.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load == nullptr || !load->buffer.same_as(*main.out)) return;
+      for (size_t i = 0; i < load->indices.size(); ++i)
+        identity = identity && load->indices[i].same_as(next.spatial[i].var);
+    });
+    return identity ? &next : nullptr;
+  }
+
+  // How many leading axes `stage` shares with the group's first stage, given the temporaries it
+  // reads from the group.
+  size_t SharedRows(const Group& group, const Stage& stage) const {
+    const Stage& first = program_.stages[group.begin];
+    size_t rows = 0;
+    for (; rows < std::min(group.num_rows, stage.spatial.size()); ++rows) {
+      if (!analyzer_.ProveEqual(first.spatial[rows].extent, stage.spatial[rows].extent)) break;
+      if (rows >= stage.indices.size() || !stage.indices[rows].same_as(stage.spatial[rows].var))
+        break;
+      bool same_row = true;
+      for (size_t i = group.begin; i < group.end; ++i) {
+        const Stage& writer = program_.stages[i];
+        if (!ReadsBuffer(stage, *writer.out)) continue;
+        same_row = same_row && rows < writer.indices.size() &&
+                   writer.indices[rows].same_as(writer.spatial[rows].var);
+        tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+          const auto* load = node.as<BufferLoadObj>();
+          if (load == nullptr || !load->buffer.same_as(*writer.out)) return;
+          same_row = same_row && rows < load->indices.size() &&
+                     load->indices[rows].same_as(stage.spatial[rows].var);
+        });
+      }
+      if (!same_row) break;
+    }
+    return rows;
+  }
+
+  Group GroupFrom(size_t begin) const {
+    Group group{begin, begin + 1, program_.stages[begin].spatial.size()};
+    while (group.end < program_.stages.size()) {
+      const Stage& next = program_.stages[group.end];
+      if (next.IsOpaque() || IsContraction(next)) break;
+      bool reads_group = false;
+      for (size_t i = group.begin; i < group.end; ++i) {
+        reads_group = reads_group || ReadsBuffer(next, *program_.stages[i].out);
+      }
+      const size_t rows = reads_group ? SharedRows(group, next) : 0;
+      if (rows == 0) break;
+      group.num_rows = rows;
+      ++group.end;
+    }
+    return group;
+  }
+
+  Stmt EmitGroup(const Group& group) {
+    if (group.end == group.begin + 1) return EmitSingle(program_.stages[group.begin]);
+    ffi::Array<Stmt> body;
+    RowTemps rows;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      const Stage& s = program_.stages[i];
+      if (!temps_.count(s.out->get()) || !ReadOnlyBy(*s.out, group.begin, group.end)) continue;
+      gone_.insert(s.out->get());
+      const ffi::Array<Expr>& shape = s.out->shape();
+      ffi::Array<Expr> inner(shape.begin() + static_cast<std::ptrdiff_t>(group.num_rows),
+                             shape.end());
+      int64_t bytes = SizeInBytes(s.out->elem_dtype());
+      for (const Expr& d : inner)
+        bytes = ir::AsInt(d).has_value() && bytes < (1 << 30) ? bytes * ir::AsInt(d).value()
+                                                              : int64_t{1} << 40;
+      Buffer buffer((*s.out)->name, inner, s.out->elem_dtype(),
+                    bytes <= kMaxLocalBytes ? "local" : "global");
+      rows.Add(*s.out, buffer, group.num_rows);
+      body.push_back(tir::AllocBuffer(buffer));
+    }
+    const Stage& first = program_.stages[group.begin];
+    std::vector<Axis> row_axes(first.spatial.begin(),
+                               first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+    Expr work = 0;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      Stage s = program_.stages[i];
+      ffi::Map<Var, Expr> map;
+      for (size_t d = 0; d < group.num_rows; ++d) map.Set(s.spatial[d].var, row_axes[d].var);
+      s.spatial.erase(s.spatial.begin(),
+                      s.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+      s.value = rows.Mutate(tir::Substitute(s.value, map));
+      s.indices = s.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+      if (rows.Has(*s.out)) {
+        s.indices = rows.Inner(*s.out, s.indices);
+        s.out = rows.BufferOf(*s.out);
+      }
+      work = work + WorkOf(s);
+      Stage flat = FlattenStage(s, &analyzer_);
+      CollapseAxes(&flat, &analyzer_);
+      body.push_back(EmitNest(flat, traits_, &analyzer_));
+    }
+    return OverRows(row_axes, SeqStmt::Flatten(body), work);
+  }
+
+  // One stage: all axes but the one along the lanes are rows.
+  Stmt EmitSingle(const Stage& stage) {
+    Stage flat = FlattenStage(stage, &analyzer_);
+    CollapseAxes(&flat, &analyzer_);
+    if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
+    if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
+    // The last axis that the store walks contiguously stays inside; the others are rows.
+    size_t inner = flat.spatial.size() - 1;
+    for (size_t i = 0; i < flat.spatial.size(); ++i) {
+      auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
+      if (linear.has_value() && ir::IsIntValue(linear->Coeff(flat.spatial[i].var), 1)) inner = i;
+    }
+    std::vector<Axis> rows;
+    for (size_t i = 0; i < flat.spatial.size(); ++i) {
+      if (i != inner) rows.push_back(flat.spatial[i]);
+    }
+    Stage row = flat;
+    row.spatial = {flat.spatial[inner]};
+    return OverRows(rows, EmitNest(row, traits_, &analyzer_), WorkOf(row));
+  }
+
+  // A plain run of elements, cut into blocks.
+  Stmt EmitRun(const Stage& flat) {
+    const Axis axis = flat.spatial[0];
+    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= kBlockElems) {
+      return EmitNest(flat, traits_, &analyzer_);
+    }
+    Axis block{Var("block", Int(64)), analyzer_.Simplify(ir::CeilDiv(axis.extent, kBlockElems))};
+    Expr from = block.var * Expr(kBlockElems);
+    Axis inside{Var(axis.var->name, Int(64)), ir::Min(kBlockElems, axis.extent - from)};
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, from + inside.var);
+    Stage part = flat;
+    part.spatial = {inside};
+    part.value = tir::Substitute(flat.value, map);
+    part.indices = {tir::Substitute(flat.indices[0], map)};
+    return OverRows({block}, EmitNest(part, traits_, &analyzer_),
+                    Expr(CostOf(flat.value) * kBlockElems));
+  }
+
+  // Additions that the axes inside a row cost.
+  Expr WorkOf(const Stage& s) const {
+    Expr work = CostOf(s.value) + 1;
+    for (const Axis& a : s.spatial) work = work * a.extent;
+    for (const Axis& a : s.reduce) work = work * a.extent;
+    return work;
+  }
+
+  Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work) {
+    if (rows.empty()) return body;
+    Expr grain = analyzer_.Simplify(ir::Max(1, ir::FloorDiv(kWorkPerThread * 8, ir::Max(1, work))));
+    ir::DictAttrs annotations;
+    annotations.Set(kGrain, grain);
+    if (rows.size() == 1) {
+      return tir::For(rows[0].var, 0, rows[0].extent, ForKind::kParallel, body, "", annotations);
+    }
+    // One loop over all rows; the axes are found by division, once a row.
+    Expr total = 1;
+    for (const Axis& a : rows) total = total * a.extent;
+    Var row("row", Int(64));
+    ffi::Array<Stmt> seq;
+    Expr rest = row;
+    for (size_t i = rows.size(); i-- > 0;) {
+      seq.push_back(tir::Bind(rows[i].var, i == 0 ? rest : ir::FloorMod(rest, rows[i].extent)));
+      if (i > 0) {
+        Var next("rest", Int(64));
+        seq.push_back(tir::Bind(next, ir::FloorDiv(rest, rows[i].extent)));
+        rest = next;
+      }
+    }
+    seq.push_back(body);
+    return tir::For(row, 0, analyzer_.Simplify(total), ForKind::kParallel, SeqStmt::Flatten(seq),
+                    "", annotations);
+  }
+
+  Program program_;
+  const Traits& traits_;
+  mutable arith::Analyzer analyzer_;
+  std::unordered_set<const ffi::Object*> temps_;
+  std::unordered_set<const ffi::Object*>
+      gone_;  // temporaries that need no memory of their own any more
+};
+
+}  // namespace
+
+PrimFunc Schedule(const PrimFunc& func, const Traits& traits) {
+  if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
+  std::optional<Program> program = ParseProgram(func);
+  if (!program.has_value()) return func;
+  return Scheduler(InlineStages(std::move(*program)), traits).Run();
+}
+
+}  // namespace relaxvm::schedule::cpu

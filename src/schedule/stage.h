@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor program seen as a list of stages: what schedules look at.  A stage is one block in
+// closed form; what has no such form stays an opaque statement.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tir/functor.h"
+
+namespace relaxvm::schedule {
+
+namespace ffi = tvm::ffi;
+using ir::Expr;
+using ir::Var;
+using tir::Buffer;
+using tir::PrimFunc;
+using tir::Stmt;
+
+// `var` runs over [0, extent).
+struct Axis {
+  Var var;
+  Expr extent;
+};
+
+enum class Combine : uint8_t { kNone, kSum, kProd, kMin, kMax, kAnd, kOr };
+
+// kNone:  out[indices] = value                                for all spatial axes
+// else:   out[indices] = combine of `value` over the reduce axes, starting from `identity`
+struct Stage {
+  std::string name;
+  std::vector<Axis> spatial;
+  std::vector<Axis> reduce;
+  Combine combine = Combine::kNone;
+  Expr identity;
+  std::optional<Buffer> out;
+  ffi::Array<Expr> indices;
+  Expr value;
+  Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
+
+  bool IsOpaque() const { return opaque.defined(); }
+};
+
+struct Program {
+  PrimFunc func;
+  std::vector<Buffer> temps;  // in order of allocation
+  std::vector<Stage> stages;  // in order of execution
+};
+
+// The value of `combine` for `a` and `b`.
+Expr Apply(Combine combine, Expr a, Expr b);
+
+// Absent when the program's outline is not "allocations, then nests of one block each" (already
+// scheduled by hand).
+std::optional<Program> ParseProgram(const PrimFunc& func);
+
+// Puts formulas of temporaries into their only users, or into all of them when cheap; removes
+// stages nobody reads. A contraction's operands stay memory (each element is read many times),
+// unless the formula is a bare load.
+Program InlineStages(Program program);
+
+// Does `stage` multiply two tensors and add up, with an axis that only one of them has on each
+// side?
+bool IsContraction(const Stage& stage);
+
+// Buffers that a stage reads, each once; also for opaque ones.
+std::vector<Var> ReadsOf(const Stage& stage);
+bool Writes(const Stage& stage, const Var& buffer);
+
+// What computing a formula once costs, in additions.
+int CostOf(const Expr& value);
+
+// The stage as plain loops, in the order of its axes.
+Stmt SerialLoops(const Stage& stage);
+
+}  // namespace relaxvm::schedule
