@@ -16,6 +16,8 @@ using tir::SeqStmt;
 
 constexpr int64_t kBlockElems =
     4096;  // one iteration of a parallel loop over a plain run of elements
+constexpr int64_t kWorkPerRow = 8192;      // additions; below it, finding the row would be felt
+constexpr int64_t kTypicalSize = 64;       // of a dimension that is not known
 constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
 
 // Stages [begin, end) that run together for each combination of the first `num_rows` axes.
@@ -224,13 +226,23 @@ class Scheduler {
       auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
       if (linear.has_value() && ir::IsIntValue(linear->Coeff(flat.spatial[i].var), 1)) inner = i;
     }
-    std::vector<Axis> rows;
-    for (size_t i = 0; i < flat.spatial.size(); ++i) {
-      if (i != inner) rows.push_back(flat.spatial[i]);
-    }
     Stage row = flat;
     row.spatial = {flat.spatial[inner]};
+    std::vector<Axis> rows = flat.spatial;
+    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(inner));
+    // Finding a row's axes costs divisions: rows are made long enough to forget them.
+    while (rows.size() > 1 && Estimate(WorkOf(row)) < kWorkPerRow) {
+      row.spatial.insert(row.spatial.begin(), rows.back());
+      rows.pop_back();
+    }
     return OverRows(rows, EmitNest(row, traits_, &analyzer_), WorkOf(row));
+  }
+
+  // A number for choices that need one: every unknown size is taken for kTypicalSize.
+  int64_t Estimate(const Expr& e) {
+    ffi::Map<Var, Expr> sizes;
+    for (const Var& v : ir::FreeVars(e)) sizes.Set(v, kTypicalSize);
+    return ir::AsInt(analyzer_.Simplify(ir::Substitute(e, sizes))).value_or(kWorkPerRow);
   }
 
   // A plain run of elements, cut into blocks.
