@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// cumsum and cumprod: running sums and products along an axis.
+#include "ops/compute.h"
+
+namespace relaxvm::ops {
+namespace {
+
+struct Scan {
+  std::optional<int64_t> axis;
+  std::optional<DLDataType> dtype;
+  bool exclusive = false;
+};
+
+bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
+bool IsNumberOrBool(DLDataType t) { return IsNumber(t) || IsBool(t); }
+
+Type InferScan(TypeCtx& ctx, const Scan& a) {
+  TensorType x = ctx.TensorOf(0, IsNumberOrBool, "a tensor of numbers or bool");
+  DLDataType dtype = a.dtype.value_or(x->dtype);
+  if (!IsVoid(dtype) && !IsNumber(dtype)) {
+    ctx.Error(ErrorKind::kTypeError, "cannot accumulate in ", DTypeName(dtype), "; give dtype");
+  }
+  if (a.axis) {
+    if (!x->IsUnknownRank()) ctx.Axis(*a.axis, x->ndim);
+    return ctx.Like(x, dtype);
+  }
+  auto dims = x->GetShape();
+  if (!dims.has_value()) return ctx.Result(std::nullopt, 1, dtype);
+  return ctx.Result(Dims{ctx.Simplify(ProductOf(*dims))}, dtype);
+}
+
+// For every line along the axis: one accumulator, in the wide dtype, carried from element to
+// element.
+tir::Stmt ScanBody(const tir::Buffer& in, const tir::Buffer& out, const Scan& a, bool product) {
+  const Dims& dims = in.shape();
+  DLDataType dtype = out.elem_dtype();
+  DLDataType wide = WideDtype(dtype);
+  tir::Buffer total("total", {Expr(1)}, wide, "local");
+  size_t axis = a.axis ? (*a.axis < 0 ? *a.axis + dims.size() : *a.axis) : 0;
+  size_t num_inner = a.axis ? 1 : dims.size();  // loops inside of the accumulator's
+
+  std::vector<ir::Var> vars;
+  Indices at;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    vars.emplace_back("i" + std::to_string(d), Int(64));
+    at.push_back(vars.back());
+  }
+  Indices to = a.axis ? at : Indices{Flatten(at, dims)};
+  Expr now = total.Load({Expr(0)});
+  Expr value = ConvertTo(wide, ConvertTo(dtype, in.Load(at)));
+  tir::Stmt add = tir::BufferStore(total, product ? now * value : now + value, {Expr(0)});
+  tir::Stmt store = tir::BufferStore(out, ir::Cast(dtype, now), to);
+  tir::Stmt body = a.exclusive ? tir::SeqStmt({store, add}) : tir::SeqStmt({add, store});
+  auto loop = [&](size_t d) {
+    body = tir::For(vars[d], Expr(0), dims[d], tir::ForKind::kSerial, body);
+  };
+  if (num_inner == 1) {
+    loop(axis);
+  } else {
+    for (size_t d = dims.size(); d-- > 0;) loop(d);
+  }
+  tir::Stmt start = tir::BufferStore(total, Number(wide, product ? 1 : 0), {Expr(0)});
+  body = tir::SeqStmt({start, body});
+  if (a.axis) {
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (d != axis) loop(d);
+    }
+  }
+  return tir::SeqStmt::Flatten({tir::AllocBuffer(total), body});
+}
+
+Tensors ComputeScan(const ComputeArgs& in, const Scan& a, bool product) {
+  auto body = [a, product](const std::vector<tir::Buffer>& inputs,
+                           const std::vector<tir::Buffer>& outputs) {
+    return ScanBody(inputs[0], outputs[0], a, product);
+  };
+  const char* name = product ? "cumprod" : "cumsum";
+  return tir::Opaque({{name, in.OutShape(), in.OutDtype()}}, {in[0]}, body, name);
+}
+
+OpDef ScanOp(const char* name, const char* doc, const char* reference, bool product) {
+  return Define<Scan>({
+      .name = name,
+      .doc = doc,
+      .args = {{"data", "The tensor."}},
+      .attrs = {{"axis", &Scan::axis, "The axis; None: over all elements in a row."},
+                {"dtype", &Scan::dtype, "The element type of the result; None: that of data."},
+                {"exclusive", &Scan::exclusive, "Leave the element itself out."}},
+      .reference = reference,
+      .samples = {{{"data: f32[4, 8]", "axis=1"}},
+                  {{"data: f32[2, 3, 5]", "axis=-2", "exclusive=True"}},
+                  {{"data: i32[2, 3]", "dtype='int64'"}}},
+      .type = InferScan,
+      .compute = [product](const ComputeArgs& in,
+                           const Scan& a) { return ComputeScan(in, a, product); },
+  });
+}
+
+}  // namespace
+
+OpDef cumsum() {
+  return ScanOp("cumsum", "Sums of the elements up to each one.",
+                "out = scan(np.cumsum, data, axis, dtype, exclusive)", false);
+}
+
+OpDef cumprod() {
+  return ScanOp("cumprod", "Products of the elements up to each one.",
+                "out = scan(np.cumprod, data, axis, dtype, exclusive)", true);
+}
+
+}  // namespace relaxvm::ops
