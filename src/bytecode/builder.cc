@@ -21,15 +21,19 @@ void ExecBuilder::DeclareFunction(const std::string& name, FuncKind kind) {
   }
 }
 
-void ExecBuilder::BeginFunction(const std::string& name, int64_t num_inputs, std::vector<std::string> param_names,
-                                FuncKind kind, int64_t register_file_size) {
+void ExecBuilder::BeginFunction(const std::string& name, int64_t num_inputs,
+                                std::vector<std::string> param_names, FuncKind kind,
+                                int64_t register_file_size) {
   if (open_function_ >= 0) {
-    Fail(ErrorKind::kRuntimeError, "function ", name, " begins inside ", data_.func_table[open_function_].name);
+    Fail(ErrorKind::kRuntimeError, "function ", name, " begins inside ",
+         data_.func_table[open_function_].name);
   }
   if (!param_names.empty() && static_cast<int64_t>(param_names.size()) != num_inputs) {
-    Fail(ErrorKind::kValueError, "function ", name, " has ", num_inputs, " inputs, but ", param_names.size(), " names");
+    Fail(ErrorKind::kValueError, "function ", name, " has ", num_inputs, " inputs, but ",
+         param_names.size(), " names");
   }
-  if (kind == FuncKind::kPackedFunc) Fail(ErrorKind::kValueError, "packed function ", name, " has no body to write");
+  if (kind == FuncKind::kPackedFunc)
+    Fail(ErrorKind::kValueError, "packed function ", name, " has no body to write");
   DeclareFunction(name, kind);
   int64_t index = data_.func_index[name];
   FuncInfo& info = data_.func_table[index];
@@ -80,7 +84,8 @@ void ExecBuilder::SetMemoryScope(Arg constant, const std::string& scope) {
 }
 
 void ExecBuilder::CheckInFunction() const {
-  if (open_function_ < 0) Fail(ErrorKind::kRuntimeError, "an instruction needs a function: call function() first");
+  if (open_function_ < 0)
+    Fail(ErrorKind::kRuntimeError, "an instruction needs a function: call function() first");
 }
 
 void ExecBuilder::EmitCall(const std::string& func, const std::vector<Arg>& args, int64_t dst) {
@@ -93,15 +98,17 @@ void ExecBuilder::EmitCall(Builtin builtin, const std::vector<Arg>& args, int64_
 
 void ExecBuilder::EmitCall(Arg func, const std::vector<Arg>& args, int64_t dst) {
   CheckInFunction();
-  if (func.kind() != ArgKind::kFuncIdx) Fail(ErrorKind::kValueError, "a call needs a function operand");
+  if (func.kind() != ArgKind::kFuncIdx)
+    Fail(ErrorKind::kValueError, "a call needs a function operand");
   data_.instr_offset.push_back(static_cast<int64_t>(data_.instr_data.size()));
-  data_.instr_data.insert(data_.instr_data.end(),
-                          {static_cast<Word>(Opcode::kCall), dst, func.value(), static_cast<Word>(args.size())});
+  data_.instr_data.insert(data_.instr_data.end(), {static_cast<Word>(Opcode::kCall), dst,
+                                                   func.value(), static_cast<Word>(args.size())});
   for (Arg arg : args) data_.instr_data.push_back(arg.word());
 }
 
 void ExecBuilder::EmitRegister(Arg arg) {
-  if (arg.kind() != ArgKind::kRegister) Fail(ErrorKind::kValueError, "the operand must be a register");
+  if (arg.kind() != ArgKind::kRegister)
+    Fail(ErrorKind::kValueError, "the operand must be a register");
   data_.instr_data.push_back(arg.value());
 }
 
@@ -129,7 +136,8 @@ void ExecBuilder::EmitIf(Arg cond, int64_t false_offset) {
 void ExecBuilder::PatchJump(int64_t instruction, int64_t offset) {
   int64_t start = data_.instr_offset.at(instruction);
   Opcode op = static_cast<Opcode>(data_.instr_data[start]);
-  RELAXVM_CHECK(op == Opcode::kGoto || op == Opcode::kIf) << "instruction " << instruction << " is no jump";
+  RELAXVM_CHECK(op == Opcode::kGoto || op == Opcode::kIf)
+      << "instruction " << instruction << " is no jump";
   data_.instr_data[start + (op == Opcode::kGoto ? 1 : 2)] = offset;
 }
 
@@ -138,11 +146,13 @@ namespace {
 // Numbers the registers of one function in order of their first write, after the parameters.
 class RegisterNumbering {
  public:
-  RegisterNumbering(ExecutableData* data, FuncInfo* info) : data_(data), info_(info), next_(info->num_args) {}
+  RegisterNumbering(ExecutableData* data, FuncInfo* info)
+      : data_(data), info_(info), next_(info->num_args) {}
 
   void Run() {
     for (int64_t i = info_->start_instr; i < info_->end_instr; ++i) {
-      if (data_->GetInstruction(i).op == Opcode::kCall) Define(&data_->instr_data[data_->instr_offset[i] + 1]);
+      if (data_->GetInstruction(i).op == Opcode::kCall)
+        Define(&data_->instr_data[data_->instr_offset[i] + 1]);
     }
     for (int64_t i = info_->start_instr; i < info_->end_instr; ++i) Rename(i);
     info_->register_file_size = next_;
@@ -152,7 +162,8 @@ class RegisterNumbering {
   static bool IsPlain(int64_t reg) { return reg < kBeginSpecialRegister; }
 
   void Define(Word* dst) {
-    if (*dst < 0) Fail(ErrorKind::kRuntimeError, "function ", info_->name, " writes register ", *dst);
+    if (*dst < 0)
+      Fail(ErrorKind::kRuntimeError, "function ", info_->name, " writes register ", *dst);
     if (!IsPlain(*dst) || *dst < info_->num_args) return;
     auto [it, is_new] = new_index_.emplace(*dst, next_);
     if (is_new) ++next_;
@@ -162,7 +173,8 @@ class RegisterNumbering {
     if (!IsPlain(reg) || (reg >= 0 && reg < info_->num_args)) return reg;
     auto it = new_index_.find(reg);
     if (it == new_index_.end()) {
-      Fail(ErrorKind::kRuntimeError, "function ", info_->name, " reads register ", reg, ", which nothing writes");
+      Fail(ErrorKind::kRuntimeError, "function ", info_->name, " reads register ", reg,
+           ", which nothing writes");
     }
     return it->second;
   }
@@ -174,7 +186,8 @@ class RegisterNumbering {
       case Opcode::kCall:
         for (size_t i = 0; i < insn.num_args(); ++i) {
           Arg arg = insn.arg(i);
-          if (arg.kind() == ArgKind::kRegister) words[4 + i] = Arg::Register(Lookup(arg.value())).word();
+          if (arg.kind() == ArgKind::kRegister)
+            words[4 + i] = Arg::Register(Lookup(arg.value())).word();
         }
         words[1] = Lookup(words[1]);
         break;
@@ -194,12 +207,14 @@ class RegisterNumbering {
 
 ExecutableData ExecBuilder::Get() const {
   if (open_function_ >= 0) {
-    Fail(ErrorKind::kRuntimeError, "function ", data_.func_table[open_function_].name, " is not finished");
+    Fail(ErrorKind::kRuntimeError, "function ", data_.func_table[open_function_].name,
+         " is not finished");
   }
   ExecutableData result = data_;
   for (FuncInfo& info : result.func_table) {
     if (info.kind == FuncKind::kPackedFunc) continue;
-    if (info.num_args == -2) Fail(ErrorKind::kRuntimeError, "function ", info.name, " is declared, but has no body");
+    if (info.num_args == -2)
+      Fail(ErrorKind::kRuntimeError, "function ", info.name, " is declared, but has no body");
     if (info.kind == FuncKind::kVMFunc) RegisterNumbering(&result, &info).Run();
   }
   return result;

@@ -15,9 +15,11 @@ class ExecBuilder {
  public:
   // Declares a function without a body, so that it can be called before it is written.
   void DeclareFunction(const std::string& name, FuncKind kind);
-  // Starts a function of `num_inputs` parameters in registers 0..num_inputs-1.  Ends with EndFunction.
-  void BeginFunction(const std::string& name, int64_t num_inputs, std::vector<std::string> param_names = {},
-                     FuncKind kind = FuncKind::kVMFunc, int64_t register_file_size = 0);
+  // Starts a function of `num_inputs` parameters in registers 0..num_inputs-1.  Ends with
+  // EndFunction.
+  void BeginFunction(const std::string& name, int64_t num_inputs,
+                     std::vector<std::string> param_names = {}, FuncKind kind = FuncKind::kVMFunc,
+                     int64_t register_file_size = 0);
   void EndFunction(const std::string& name);
 
   // The function of that name as an operand; an unknown name becomes a packed function.
@@ -34,12 +36,14 @@ class ExecBuilder {
   void EmitGoto(int64_t offset);
   void EmitIf(Arg cond, int64_t false_offset);
 
-  // Number of instructions so far, for jump distances; PatchJump sets the offset of a Goto or an If.
+  // Number of instructions so far, for jump distances; PatchJump sets the offset of a Goto or an
+  // If.
   int64_t NumInstructions() const { return static_cast<int64_t>(data_.instr_offset.size()); }
   void PatchJump(int64_t instruction, int64_t offset);
 
-  // The executable with registers numbered in order of their first write.  Throws RuntimeError when a register is read
-  // that nothing writes, or a declared function has no body.  The builder stays usable.
+  // The executable with registers numbered in order of their first write.  Throws RuntimeError when
+  // a register is read that nothing writes, or a declared function has no body.  The builder stays
+  // usable.
   ExecutableData Get() const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of builtins: what the compiler emits and the VM binds by index.  Data only; vm/builtins/ has the code.
+// The table of builtins: what the compiler emits and the VM binds by index.  Data only;
+// vm/builtins/ has the code.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,19 @@ enum class Builtin : uint8_t {
 enum class Effect : uint8_t { kPure, kReads, kWrites, kAlloc };
 
 enum class ParamKind : uint8_t {
-  kCtx, kInt, kNumber, kBool, kStr, kDType, kShape, kTensor, kStorage, kArray, kFunc, kObject, kAny
+  kCtx,
+  kInt,
+  kNumber,
+  kBool,
+  kStr,
+  kDType,
+  kShape,
+  kTensor,
+  kStorage,
+  kArray,
+  kFunc,
+  kObject,
+  kAny
 };
 
 struct BuiltinParam {
@@ -30,7 +43,7 @@ struct BuiltinParam {
 
 struct BuiltinInfo {
   Builtin id;
-  std::string_view name;       // the users' name, as in TVM
+  std::string_view name;  // the users' name, as in TVM
   std::string_view signature;
   Effect effect;
   std::string_view meaning;
@@ -48,7 +61,12 @@ const BuiltinInfo& GetBuiltin(Builtin id);
 std::optional<Builtin> FindBuiltin(std::string_view name);
 
 // The code in each (code, value) pair of match_prim_value and match_shape.
-enum class MatchCode : int64_t { kAssertEqualToImm = 0, kStoreToHeap = 1, kNoOp = 2, kAssertEqualToLoad = 3 };
+enum class MatchCode : int64_t {
+  kAssertEqualToImm = 0,
+  kStoreToHeap = 1,
+  kNoOp = 2,
+  kAssertEqualToLoad = 3
+};
 // The code in each (code, value) pair of make_prim_value and make_shape.
 enum class MakeCode : int64_t { kUseImm = 0, kLoadShape = 1 };
 

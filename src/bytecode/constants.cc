@@ -23,7 +23,9 @@ const char* DataOf(const ffi::Tensor& tensor) {
   return static_cast<const char*>(tensor.data_ptr()) + tensor.byte_offset();
 }
 
-size_t NumBytes(const ffi::Tensor& tensor) { return static_cast<size_t>(SizeInBytes(tensor.dtype(), tensor.numel())); }
+size_t NumBytes(const ffi::Tensor& tensor) {
+  return static_cast<size_t>(SizeInBytes(tensor.dtype(), tensor.numel()));
+}
 
 std::string Join(ffi::ShapeView shape) {
   std::string text = "(";
@@ -48,8 +50,10 @@ void CheckConstant(const ffi::Any& value) {
     case kTVMFFIShape: return;
     case kTVMFFITensor: {
       auto tensor = value.cast<ffi::Tensor>();
-      if (tensor.device().device_type != kDLCPU) Fail(ErrorKind::kTypeError, "a constant tensor must be on the CPU");
-      if (!tensor.IsContiguous()) Fail(ErrorKind::kTypeError, "a constant tensor must be contiguous");
+      if (tensor.device().device_type != kDLCPU)
+        Fail(ErrorKind::kTypeError, "a constant tensor must be on the CPU");
+      if (!tensor.IsContiguous())
+        Fail(ErrorKind::kTypeError, "a constant tensor must be contiguous");
       return;
     }
     default:
@@ -59,14 +63,16 @@ void CheckConstant(const ffi::Any& value) {
 }
 
 uint64_t HashConstant(const ffi::Any& value) {
-  uint64_t seed = static_cast<uint64_t>(value.type_index() == kTVMFFIStr ? kTVMFFISmallStr : value.type_index());
+  uint64_t seed = static_cast<uint64_t>(value.type_index() == kTVMFFIStr ? kTVMFFISmallStr
+                                                                         : value.type_index());
   if (auto tensor = value.as<ffi::Tensor>()) {
     DLDataType dtype = tensor->dtype();
     seed = HashBytes(&dtype, sizeof(dtype), seed);
     seed = HashBytes(tensor->shape().data(), tensor->shape().size() * sizeof(int64_t), seed);
     return HashBytes(DataOf(*tensor), NumBytes(*tensor), seed);
   }
-  if (auto shape = value.as<ffi::Shape>()) return HashBytes(shape->data(), shape->size() * sizeof(int64_t), seed);
+  if (auto shape = value.as<ffi::Shape>())
+    return HashBytes(shape->data(), shape->size() * sizeof(int64_t), seed);
   if (auto text = value.as<ffi::String>()) return HashBytes(TextOf(*text), seed);
   TVMFFIAny raw = ffi::AnyView(value).CopyToTVMFFIAny();
   return HashBytes(&raw.v_int64, sizeof(raw.v_int64), seed);
@@ -91,7 +97,8 @@ bool ConstantsEqual(const ffi::Any& a, const ffi::Any& b) {
 }
 
 std::string DescribeConstant(const ffi::Any& value) {
-  if (auto tensor = value.as<ffi::Tensor>()) return "Tensor" + Join(tensor->shape()) + " " + DTypeName(tensor->dtype());
+  if (auto tensor = value.as<ffi::Tensor>())
+    return "Tensor" + Join(tensor->shape()) + " " + DTypeName(tensor->dtype());
   if (auto shape = value.as<ffi::Shape>()) return "Shape" + Join({shape->data(), shape->size()});
   if (auto text = value.as<ffi::String>()) return "'" + std::string(*text) + "'";
   if (auto dtype = value.as<DLDataType>()) return DTypeName(*dtype);

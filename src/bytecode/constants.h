@@ -9,7 +9,8 @@
 
 namespace relaxvm::bytecode {
 
-// Throws TypeError unless `value` is a contiguous CPU tensor, shape, string, integer, float or dtype.
+// Throws TypeError unless `value` is a contiguous CPU tensor, shape, string, integer, float or
+// dtype.
 void CheckConstant(const tvm::ffi::Any& value);
 uint64_t HashConstant(const tvm::ffi::Any& value);
 // Same type and same bits.

@@ -46,14 +46,17 @@ void PrintInstruction(std::ostream& os, const ExecutableData& data, const Instru
   switch (insn.op) {
     case Opcode::kCall: {
       std::string args;
-      for (size_t i = 0; i < insn.num_args(); ++i) args += (i ? ", " : "") + ArgText(data, insn.arg(i));
-      os << std::setw(6) << "call" << std::setw(16) << FunctionName(data, insn.func) << " in: " << std::setw(12) << args
-         << " dst: " << RegisterText(insn.reg);
+      for (size_t i = 0; i < insn.num_args(); ++i)
+        args += (i ? ", " : "") + ArgText(data, insn.arg(i));
+      os << std::setw(6) << "call" << std::setw(16) << FunctionName(data, insn.func)
+         << " in: " << std::setw(12) << args << " dst: " << RegisterText(insn.reg);
       break;
     }
     case Opcode::kRet: os << std::setw(6) << "ret" << RegisterText(insn.reg); break;
     case Opcode::kGoto: os << std::setw(6) << "goto" << insn.offset; break;
-    case Opcode::kIf: os << std::setw(6) << "If" << RegisterText(insn.reg) << ", " << insn.offset; break;
+    case Opcode::kIf:
+      os << std::setw(6) << "If" << RegisterText(insn.reg) << ", " << insn.offset;
+      break;
   }
   os << "\n";
 }
@@ -66,7 +69,8 @@ std::string Quote(const std::string& text) {
     if (c == '"' || c == '\\') {
       os << '\\' << c;
     } else if (c < 0x20 || c >= 0x7f) {
-      os << "\\x" << std::hex << std::setw(2) << std::setfill('0') << static_cast<int>(c) << std::dec;
+      os << "\\x" << std::hex << std::setw(2) << std::setfill('0') << static_cast<int>(c)
+         << std::dec;
     } else {
       os << c;
     }
@@ -114,12 +118,15 @@ void PythonInstruction(std::ostream& os, const ExecutableData& data, const Instr
   switch (insn.op) {
     case Opcode::kCall:
       os << "ib.emit_call(" << Quote(FunctionName(data, insn.func)) << ", args=[";
-      for (size_t i = 0; i < insn.num_args(); ++i) os << (i ? ", " : "") << PythonArg(data, insn.arg(i));
+      for (size_t i = 0; i < insn.num_args(); ++i)
+        os << (i ? ", " : "") << PythonArg(data, insn.arg(i));
       os << "]";
       if (insn.reg != kVoidRegister) os << ", dst=ib.r(" << insn.reg << ")";
       os << ")";
       break;
-    case Opcode::kRet: os << "ib.emit_ret(" << PythonArg(data, Arg::Register(insn.reg)) << ")"; break;
+    case Opcode::kRet:
+      os << "ib.emit_ret(" << PythonArg(data, Arg::Register(insn.reg)) << ")";
+      break;
     case Opcode::kGoto: os << "ib.emit_goto(" << insn.offset << ")"; break;
     case Opcode::kIf: os << "ib.emit_if(ib.r(" << insn.reg << "), " << insn.offset << ")"; break;
   }
@@ -139,14 +146,17 @@ void PythonFunction(std::ostream& os, const ExecutableData& data, const FuncInfo
   os << "with ib.function(" << Quote(info.name) << ", num_inputs=" << info.num_args;
   if (!info.param_names.empty()) {
     os << ", param_names=[";
-    for (size_t i = 0; i < info.param_names.size(); ++i) os << (i ? ", " : "") << Quote(info.param_names[i]);
+    for (size_t i = 0; i < info.param_names.size(); ++i)
+      os << (i ? ", " : "") << Quote(info.param_names[i]);
     os << "]";
   }
   if (info.kind == FuncKind::kVMTIRFunc) {
-    os << ", kind=relaxvm.relax.VMFuncKind.VM_TIR_FUNC, register_file_size=" << info.register_file_size;
+    os << ", kind=relaxvm.relax.VMFuncKind.VM_TIR_FUNC, register_file_size="
+       << info.register_file_size;
   }
   os << "):\n";
-  for (int64_t i = info.start_instr; i < info.end_instr; ++i) PythonInstruction(os, data, data.GetInstruction(i));
+  for (int64_t i = info.start_instr; i < info.end_instr; ++i)
+    PythonInstruction(os, data, data.GetInstruction(i));
   if (info.start_instr == info.end_instr) os << "    pass\n";
 }
 
@@ -158,11 +168,14 @@ std::string AsText(const ExecutableData& data) {
     os << "@" << info.name;
     switch (info.kind) {
       case FuncKind::kPackedFunc: os << " packed_func;\n\n"; continue;
-      case FuncKind::kVMTIRFunc: os << " num_inputs=" << info.num_args << " vm_tir_func;\n\n"; continue;
+      case FuncKind::kVMTIRFunc:
+        os << " num_inputs=" << info.num_args << " vm_tir_func;\n\n";
+        continue;
       case FuncKind::kVMFunc: break;
     }
     os << ":\n";
-    for (int64_t i = info.start_instr; i < info.end_instr; ++i) PrintInstruction(os, data, data.GetInstruction(i));
+    for (int64_t i = info.start_instr; i < info.end_instr; ++i)
+      PrintInstruction(os, data, data.GetInstruction(i));
     os << "\n";
   }
   return os.str();
@@ -173,11 +186,13 @@ std::string AsPython(const ExecutableData& data) {
   os << "ib = relaxvm.relax.ExecBuilder()\n";
   // In table order, so that function indices agree.
   for (const FuncInfo& info : data.func_table) {
-    os << "ib.declare_function(" << Quote(info.name) << ", relaxvm.relax.VMFuncKind." << KindName(info.kind) << ")\n";
+    os << "ib.declare_function(" << Quote(info.name) << ", relaxvm.relax.VMFuncKind."
+       << KindName(info.kind) << ")\n";
   }
   os << "c = [\n";
   for (size_t i = 0; i < data.constants.size(); ++i) {
-    os << "    ib.convert_constant(" << PythonConstant(data.constants[i], static_cast<int64_t>(i)) << "),\n";
+    os << "    ib.convert_constant(" << PythonConstant(data.constants[i], static_cast<int64_t>(i))
+       << "),\n";
   }
   os << "]\n";
   for (const FuncInfo& info : data.func_table) {
@@ -192,7 +207,8 @@ std::string Stats(const ExecutableData& data) {
   uint64_t constant_bytes = 0;
   for (const ffi::Any& value : data.constants) {
     constants += (constants.empty() ? "" : ", ") + DescribeConstant(value);
-    if (auto tensor = value.as<ffi::Tensor>()) constant_bytes += SizeInBytes(tensor->dtype(), tensor->numel());
+    if (auto tensor = value.as<ffi::Tensor>())
+      constant_bytes += SizeInBytes(tensor->dtype(), tensor->numel());
   }
   int64_t num_globals = 0, num_packed = 0;
   for (const FuncInfo& info : data.func_table) {
@@ -200,14 +216,17 @@ std::string Stats(const ExecutableData& data) {
     std::string& list = is_packed ? packed : globals;
     (is_packed ? num_packed : num_globals) += 1;
     list += (list.empty() ? "" : ", ") + info.name;
-    if (info.kind == FuncKind::kVMFunc) list += " (" + std::to_string(info.end_instr - info.start_instr) + " instructions)";
+    if (info.kind == FuncKind::kVMFunc)
+      list += " (" + std::to_string(info.end_instr - info.start_instr) + " instructions)";
     if (info.kind == FuncKind::kVMTIRFunc) list += " (compiled)";
   }
   os << "Relax VM executable statistics:\n";
-  os << "  Constants (#" << data.constants.size() << ", " << constant_bytes << " bytes): [" << constants << "]\n";
+  os << "  Constants (#" << data.constants.size() << ", " << constant_bytes << " bytes): ["
+     << constants << "]\n";
   os << "  Globals (#" << num_globals << "): [" << globals << "]\n";
   os << "  Packed functions (#" << num_packed << "): [" << packed << "]\n";
-  os << "  Instructions (#" << data.instr_offset.size() << ", " << data.instr_data.size() << " words)\n";
+  os << "  Instructions (#" << data.instr_offset.size() << ", " << data.instr_data.size()
+     << " words)\n";
   return os.str();
 }
 

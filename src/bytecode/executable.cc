@@ -12,11 +12,13 @@ const FuncInfo* ExecutableData::FindFunction(const std::string& name) const {
 }
 
 Instruction ExecutableData::GetInstruction(int64_t index) const {
-  RELAXVM_CHECK(index >= 0 && static_cast<size_t>(index) < instr_offset.size()) << "instruction " << index;
+  RELAXVM_CHECK(index >= 0 && static_cast<size_t>(index) < instr_offset.size())
+      << "instruction " << index;
   size_t start = static_cast<size_t>(instr_offset[index]);
   RELAXVM_CHECK(start <= instr_data.size()) << "instruction " << index << " starts after the code";
   Instruction result;
-  RELAXVM_CHECK(Decode(std::span<const Word>(instr_data).subspan(start), &result)) << "instruction " << index;
+  RELAXVM_CHECK(Decode(std::span<const Word>(instr_data).subspan(start), &result))
+      << "instruction " << index;
   return result;
 }
 

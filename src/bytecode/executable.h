@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executable is made of, as plain data: function table, constants, memory scopes, instruction words.
-// Built by ExecBuilder or Deserialize, proved by Verify, run by vm/.
+// What an executable is made of, as plain data: function table, constants, memory scopes,
+// instruction words. Built by ExecBuilder or Deserialize, proved by Verify, run by vm/.
 #pragma once
 
 #include <tvm/ffi/any.h>
@@ -18,7 +18,8 @@ namespace relaxvm::bytecode {
 enum class FuncKind : int32_t {
   kPackedFunc = 0,  // found by name at load: imports, builtins, the global registry
   kVMFunc = 1,      // bytecode
-  kVMTIRFunc = 2,   // native code that works on the register list, found in imports as __vmtir__<name>
+  kVMTIRFunc =
+      2,  // native code that works on the register list, found in imports as __vmtir__<name>
 };
 
 struct FuncInfo {
@@ -34,9 +35,10 @@ struct FuncInfo {
 struct ExecutableData {
   std::vector<FuncInfo> func_table;
   std::unordered_map<std::string, int64_t> func_index;  // name -> place in func_table
-  std::vector<tvm::ffi::Any> constants;                 // Tensor (on the CPU), Shape, String, int, float, DataType
-  std::map<int64_t, std::string> memory_scopes;         // constant -> memory scope, where it is not "global"
-  std::vector<int64_t> instr_offset;                    // first word of each instruction
+  std::vector<tvm::ffi::Any> constants;  // Tensor (on the CPU), Shape, String, int, float, DataType
+  std::map<int64_t, std::string>
+      memory_scopes;                  // constant -> memory scope, where it is not "global"
+  std::vector<int64_t> instr_offset;  // first word of each instruction
   std::vector<Word> instr_data;
 
   // Null when there is no function of that name.

@@ -17,9 +17,11 @@ namespace relaxvm::bytecode {
 namespace ffi = tvm::ffi;
 namespace {
 
-// Bumped when the meaning of what we write changes; an older file stays readable while the number is known.
+// Bumped when the meaning of what we write changes; an older file stays readable while the number
+// is known.
 constexpr uint32_t kAbiVersion = 1;
-// u64 magic, u32 ABI version, u32 reserved, u64 length of all before, u64 hash of all before and these four fields
+// u64 magic, u32 ABI version, u32 reserved, u64 length of all before, u64 hash of all before and
+// these four fields
 constexpr size_t kOwnSectionBytes = 32;
 constexpr size_t kMaxDims = 64;
 
@@ -61,20 +63,25 @@ void WriteTensor(ByteWriter* out, const ffi::Tensor& tensor) {
 struct HostAlloc {
   void AllocData(DLTensor* tensor, size_t num_bytes) {
     tensor->data = std::aligned_alloc(64, (num_bytes + 63) / 64 * 64 + 64);
-    if (tensor->data == nullptr) Fail(ErrorKind::kRuntimeError, "out of memory for a constant of ", num_bytes, " bytes");
+    if (tensor->data == nullptr)
+      Fail(ErrorKind::kRuntimeError, "out of memory for a constant of ", num_bytes, " bytes");
   }
   void FreeData(DLTensor* tensor) { std::free(tensor->data); }
 };
 
 ffi::Tensor ReadTensor(ByteReader* in) {
-  if (in->Read<uint64_t>("tensor magic") != kTensorMagic) in->Damaged("tensor", ": no tensor starts here");
+  if (in->Read<uint64_t>("tensor magic") != kTensorMagic)
+    in->Damaged("tensor", ": no tensor starts here");
   in->Read<uint64_t>("tensor reserved");
-  if (in->Read<int32_t>("tensor device type") != kDLCPU) in->Damaged("tensor", ": is not on the CPU");
+  if (in->Read<int32_t>("tensor device type") != kDLCPU)
+    in->Damaged("tensor", ": is not on the CPU");
   in->Read<int32_t>("tensor device");
   int32_t ndim = in->Read<int32_t>("tensor rank");
-  if (ndim < 0 || static_cast<size_t>(ndim) > kMaxDims) in->Damaged("tensor rank", ": " + std::to_string(ndim));
+  if (ndim < 0 || static_cast<size_t>(ndim) > kMaxDims)
+    in->Damaged("tensor rank", ": " + std::to_string(ndim));
   DLDataType dtype = ReadDType(in);
-  if (dtype.lanes != 1 || dtype.bits == 0 || dtype.bits > 64 || dtype.code > 17) in->Damaged("tensor dtype", "");
+  if (dtype.lanes != 1 || dtype.bits == 0 || dtype.bits > 64 || dtype.code > 17)
+    in->Damaged("tensor dtype", "");
   std::vector<int64_t> shape(ndim);
   // Bounds the product, so that neither it nor the size in bytes overflows.
   uint64_t num_elems = 1;
@@ -86,15 +93,18 @@ ffi::Tensor ReadTensor(ByteReader* in) {
   }
   for (int64_t dim : shape) {
     if (is_empty) break;
-    if (static_cast<uint64_t>(dim) > in->left() / num_elems + 1) in->Damaged("tensor shape", ": larger than the file");
+    if (static_cast<uint64_t>(dim) > in->left() / num_elems + 1)
+      in->Damaged("tensor shape", ": larger than the file");
     num_elems *= static_cast<uint64_t>(dim);
   }
   if (is_empty) num_elems = 0;
   uint64_t num_bytes = in->Read<uint64_t>("tensor size");
-  if (num_bytes != TensorBytes(dtype, num_elems)) in->Damaged("tensor size", ": does not agree with its shape");
+  if (num_bytes != TensorBytes(dtype, num_elems))
+    in->Damaged("tensor size", ": does not agree with its shape");
   std::string_view data = in->Take(num_bytes, "tensor data");
-  auto tensor = ffi::Tensor::FromNDAlloc(HostAlloc(), ffi::ShapeView(shape.data(), shape.size()), dtype,
-                                         DLDevice{kDLCPU, 0}, static_cast<size_t>(num_bytes));
+  auto tensor =
+      ffi::Tensor::FromNDAlloc(HostAlloc(), ffi::ShapeView(shape.data(), shape.size()), dtype,
+                               DLDevice{kDLCPU, 0}, static_cast<size_t>(num_bytes));
   if (num_bytes > 0) std::memcpy(tensor.data_ptr(), data.data(), num_bytes);
   return tensor;
 }
@@ -158,11 +168,13 @@ FuncInfo ReadFunction(ByteReader* in) {
   info.num_args = in->Read<int64_t>("function arity");
   info.register_file_size = in->Read<int64_t>("function registers");
   uint64_t num_names = in->ReadCount(sizeof(uint64_t), "parameter names");
-  for (uint64_t i = 0; i < num_names; ++i) info.param_names.emplace_back(in->ReadString("parameter name"));
+  for (uint64_t i = 0; i < num_names; ++i)
+    info.param_names.emplace_back(in->ReadString("parameter name"));
   return info;
 }
 
-// Nothing follows TVM's sections in TVM's files; in ours the own section does, and must be whole and right.
+// Nothing follows TVM's sections in TVM's files; in ours the own section does, and must be whole
+// and right.
 void CheckOwnSection(ByteReader* in, std::string_view all) {
   if (in->left() == 0) return;
   std::string_view before = all.substr(0, in->position());
@@ -173,10 +185,11 @@ void CheckOwnSection(ByteReader* in, std::string_view all) {
   in->Read<uint32_t>("reserved");
   uint64_t length = in->Read<uint64_t>("length");
   uint64_t expected = HashBytes(all.substr(before.size(), kOwnSectionBytes - 8), HashBytes(before));
-  if (length != before.size() || in->Read<uint64_t>("checksum") != expected) in->Damaged("checksum", ": does not agree");
+  if (length != before.size() || in->Read<uint64_t>("checksum") != expected)
+    in->Damaged("checksum", ": does not agree");
   if (version > kAbiVersion) {
-    Fail(ErrorKind::kRuntimeError, "the executable has ABI version ", version, ", this relaxvm knows ", kAbiVersion,
-         "; update relaxvm or export the model again");
+    Fail(ErrorKind::kRuntimeError, "the executable has ABI version ", version,
+         ", this relaxvm knows ", kAbiVersion, "; update relaxvm or export the model again");
   }
 }
 
@@ -211,12 +224,13 @@ ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
   ByteReader in(bytes, what);
   uint64_t magic = in.Read<uint64_t>("magic");
   if (magic != kExecutableMagic && magic != kExecutableMagicV1) {
-    Fail(ErrorKind::kValueError, what, " is no VM executable: it does not start with the magic number");
+    Fail(ErrorKind::kValueError, what,
+         " is no VM executable: it does not start with the magic number");
   }
   std::string_view version = in.ReadString("version");
   if (version != kExecutableVersion) {
-    Fail(ErrorKind::kValueError, what, " has format version '", std::string(version.substr(0, 32)), "', expected '",
-         kExecutableVersion, "'; export it again");
+    Fail(ErrorKind::kValueError, what, " has format version '", std::string(version.substr(0, 32)),
+         "', expected '", kExecutableVersion, "'; export it again");
   }
   ExecutableData data;
   constexpr size_t kMinFunctionBytes = 4 + 8 + 4 * 8 + 8;
@@ -269,16 +283,19 @@ std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::st
     in.Damaged("import tree", ": is not well formed");
   }
   size_t num_items = row_start.size() - 1;
-  if (num_items > in.left() / sizeof(uint64_t)) in.Damaged("import tree", ": counts more modules than there are bytes");
+  if (num_items > in.left() / sizeof(uint64_t))
+    in.Damaged("import tree", ": counts more modules than there are bytes");
   std::vector<ContainerItem> items(num_items);
   for (size_t i = 0; i < num_items; ++i) {
     items[i].kind = in.ReadString("module kind");
     if (items[i].kind != "_lib") items[i].bytes = in.ReadString("module");
-    if (row_start[i] > row_start[i + 1] || row_start[i + 1] > children.size()) in.Damaged("import tree", ": is not sorted");
+    if (row_start[i] > row_start[i + 1] || row_start[i + 1] > children.size())
+      in.Damaged("import tree", ": is not sorted");
     items[i].children.assign(children.begin() + row_start[i], children.begin() + row_start[i + 1]);
     for (uint64_t child : items[i].children) {
       // A child after its parent: no cycle can be written.
-      if (child <= i || child >= num_items) in.Damaged("import tree", ": names a module that cannot be imported");
+      if (child <= i || child >= num_items)
+        in.Damaged("import tree", ": names a module that cannot be imported");
     }
   }
   return items;

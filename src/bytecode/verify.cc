@@ -49,22 +49,26 @@ class Verifier {
     int64_t expected = 0;
     for (size_t i = 0; i < offsets.size(); ++i) {
       if (offsets[i] != expected || expected >= num_words) {
-        Reject(VerifyRule::kOffsets, "instruction ", i, " starts at word ", offsets[i], ", expected ", expected, " of ",
-               num_words);
+        Reject(VerifyRule::kOffsets, "instruction ", i, " starts at word ", offsets[i],
+               ", expected ", expected, " of ", num_words);
       }
       Instruction insn;
       if (!Decode(std::span<const Word>(data_.instr_data).subspan(expected), &insn)) {
-        Reject(VerifyRule::kEncoding, "instruction ", i, " at word ", expected, " is not whole or not known");
+        Reject(VerifyRule::kEncoding, "instruction ", i, " at word ", expected,
+               " is not whole or not known");
       }
       expected += static_cast<int64_t>(NumWords(insn));
     }
-    if (expected != num_words) Reject(VerifyRule::kOffsets, num_words - expected, " words follow the last instruction");
+    if (expected != num_words)
+      Reject(VerifyRule::kOffsets, num_words - expected, " words follow the last instruction");
   }
 
   void CheckMemoryScopes() {
     for (const auto& [constant, scope] : data_.memory_scopes) {
-      if (constant < 0 || constant >= NumConstants() || !data_.constants[constant].as<ffi::Tensor>()) {
-        Reject(VerifyRule::kMemoryScope, "constant ", constant, " with scope '", scope, "' is no tensor");
+      if (constant < 0 || constant >= NumConstants() ||
+          !data_.constants[constant].as<ffi::Tensor>()) {
+        Reject(VerifyRule::kMemoryScope, "constant ", constant, " with scope '", scope,
+               "' is no tensor");
       }
     }
   }
@@ -74,12 +78,13 @@ class Verifier {
     int64_t needed = info.num_args + (info.kind == FuncKind::kVMTIRFunc ? 1 : 0);
     if (info.num_args < 0 || info.num_args > kMaxParams || info.register_file_size < needed ||
         info.register_file_size > kMaxRegisters) {
-      Reject(VerifyRule::kSignature, "function ", info.name, " has ", info.num_args, " parameters and ",
-             info.register_file_size, " registers");
+      Reject(VerifyRule::kSignature, "function ", info.name, " has ", info.num_args,
+             " parameters and ", info.register_file_size, " registers");
     }
-    if (!info.param_names.empty() && static_cast<int64_t>(info.param_names.size()) != info.num_args) {
-      Reject(VerifyRule::kSignature, "function ", info.name, " has ", info.num_args, " parameters, but ",
-             info.param_names.size(), " names");
+    if (!info.param_names.empty() &&
+        static_cast<int64_t>(info.param_names.size()) != info.num_args) {
+      Reject(VerifyRule::kSignature, "function ", info.name, " has ", info.num_args,
+             " parameters, but ", info.param_names.size(), " names");
     }
   }
 
@@ -87,9 +92,10 @@ class Verifier {
     std::vector<const FuncInfo*> functions;
     for (const FuncInfo& info : data_.func_table) {
       if (info.kind != FuncKind::kVMFunc) continue;
-      if (info.start_instr < 0 || info.start_instr >= info.end_instr || info.end_instr > NumInstructions()) {
-        Reject(VerifyRule::kFunctionRange, "function ", info.name, " has instructions ", info.start_instr, " to ",
-               info.end_instr, " of ", NumInstructions());
+      if (info.start_instr < 0 || info.start_instr >= info.end_instr ||
+          info.end_instr > NumInstructions()) {
+        Reject(VerifyRule::kFunctionRange, "function ", info.name, " has instructions ",
+               info.start_instr, " to ", info.end_instr, " of ", NumInstructions());
       }
       functions.push_back(&info);
     }
@@ -97,7 +103,8 @@ class Verifier {
               [](const FuncInfo* a, const FuncInfo* b) { return a->start_instr < b->start_instr; });
     for (size_t i = 1; i < functions.size(); ++i) {
       if (functions[i - 1]->end_instr > functions[i]->start_instr) {
-        Reject(VerifyRule::kFunctionRange, "functions ", functions[i - 1]->name, " and ", functions[i]->name, " overlap");
+        Reject(VerifyRule::kFunctionRange, "functions ", functions[i - 1]->name, " and ",
+               functions[i]->name, " overlap");
       }
     }
   }
@@ -124,17 +131,18 @@ class Verifier {
   void CheckCall(const FuncInfo& info, int64_t at, const Instruction& insn) {
     // A destination that is no register means that the result is discarded.
     if (insn.reg != kVoidRegister && (insn.reg < 0 || insn.reg >= info.register_file_size)) {
-      Reject(VerifyRule::kRegister, "function ", info.name, ", instruction ", at, " writes register ", insn.reg, " of ",
-             info.register_file_size);
+      Reject(VerifyRule::kRegister, "function ", info.name, ", instruction ", at,
+             " writes register ", insn.reg, " of ", info.register_file_size);
     }
     if (insn.func < 0 || insn.func >= NumFunctions()) {
-      Reject(VerifyRule::kFunction, "function ", info.name, ", instruction ", at, " calls function ", insn.func, " of ",
-             NumFunctions());
+      Reject(VerifyRule::kFunction, "function ", info.name, ", instruction ", at,
+             " calls function ", insn.func, " of ", NumFunctions());
     }
     const FuncInfo& callee = data_.func_table[insn.func];
-    if (callee.kind != FuncKind::kPackedFunc && static_cast<int64_t>(insn.num_args()) != callee.num_args) {
-      Reject(VerifyRule::kArity, "function ", info.name, ", instruction ", at, " calls ", callee.name, " with ",
-             insn.num_args(), " arguments, it takes ", callee.num_args);
+    if (callee.kind != FuncKind::kPackedFunc &&
+        static_cast<int64_t>(insn.num_args()) != callee.num_args) {
+      Reject(VerifyRule::kArity, "function ", info.name, ", instruction ", at, " calls ",
+             callee.name, " with ", insn.num_args(), " arguments, it takes ", callee.num_args);
     }
     for (size_t i = 0; i < insn.num_args(); ++i) CheckArg(info, at, insn.arg(i));
   }
@@ -145,26 +153,26 @@ class Verifier {
       case ArgKind::kImmediate: return;
       case ArgKind::kConstIdx:
         if (arg.value() < 0 || arg.value() >= NumConstants()) {
-          Reject(VerifyRule::kConstant, "function ", info.name, ", instruction ", at, " reads constant ", arg.value(),
-                 " of ", NumConstants());
+          Reject(VerifyRule::kConstant, "function ", info.name, ", instruction ", at,
+                 " reads constant ", arg.value(), " of ", NumConstants());
         }
         return;
       case ArgKind::kFuncIdx:
         if (arg.value() < 0 || arg.value() >= NumFunctions()) {
-          Reject(VerifyRule::kFunction, "function ", info.name, ", instruction ", at, " passes function ", arg.value(),
-                 " of ", NumFunctions());
+          Reject(VerifyRule::kFunction, "function ", info.name, ", instruction ", at,
+                 " passes function ", arg.value(), " of ", NumFunctions());
         }
         return;
     }
-    Reject(VerifyRule::kArgKind, "function ", info.name, ", instruction ", at, " has an argument of kind ",
-           static_cast<int>(arg.kind()));
+    Reject(VerifyRule::kArgKind, "function ", info.name, ", instruction ", at,
+           " has an argument of kind ", static_cast<int>(arg.kind()));
   }
 
   void CheckRead(const FuncInfo& info, int64_t at, int64_t reg, bool vm_allowed) {
     bool is_special = reg == kVoidRegister || (vm_allowed && reg == kVMRegister);
     if (!is_special && (reg < 0 || reg >= info.register_file_size)) {
-      Reject(VerifyRule::kRegister, "function ", info.name, ", instruction ", at, " reads register ", reg, " of ",
-             info.register_file_size);
+      Reject(VerifyRule::kRegister, "function ", info.name, ", instruction ", at,
+             " reads register ", reg, " of ", info.register_file_size);
     }
   }
 
@@ -211,13 +219,13 @@ bool Fits(ParamKind kind, int32_t type_index) {
 
 void Verify(const ExecutableData& data, const std::string& what) { Verifier(data, what).Run(); }
 
-void VerifyBuiltinCall(const ExecutableData& data, const BuiltinInfo& builtin, const Instruction& insn,
-                       const std::string& what) {
+void VerifyBuiltinCall(const ExecutableData& data, const BuiltinInfo& builtin,
+                       const Instruction& insn, const std::string& what) {
   Verifier verifier(data, what);
   int64_t num_args = static_cast<int64_t>(insn.num_args());
   if (num_args < builtin.min_args || (builtin.max_args >= 0 && num_args > builtin.max_args)) {
-    verifier.Reject(VerifyRule::kBuiltin, builtin.name, " is called with ", num_args, " arguments, it is ",
-                    builtin.name, builtin.signature);
+    verifier.Reject(VerifyRule::kBuiltin, builtin.name, " is called with ", num_args,
+                    " arguments, it is ", builtin.name, builtin.signature);
   }
   for (size_t i = 0; i < insn.num_args(); ++i) {
     Arg arg = insn.arg(i);
@@ -225,7 +233,9 @@ void VerifyBuiltinCall(const ExecutableData& data, const BuiltinInfo& builtin, c
     bool is_vm = arg.kind() == ArgKind::kRegister && arg.value() == kVMRegister;
     bool fits = true;
     switch (arg.kind()) {
-      case ArgKind::kRegister: fits = is_vm == (kind == ParamKind::kCtx) || (is_vm && kind == ParamKind::kAny); break;
+      case ArgKind::kRegister:
+        fits = is_vm == (kind == ParamKind::kCtx) || (is_vm && kind == ParamKind::kAny);
+        break;
       case ArgKind::kImmediate: fits = Fits(kind, kTVMFFIInt); break;
       case ArgKind::kConstIdx: fits = Fits(kind, data.constants[arg.value()].type_index()); break;
       case ArgKind::kFuncIdx: fits = kind == ParamKind::kFunc || kind == ParamKind::kAny; break;

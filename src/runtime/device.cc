@@ -17,7 +17,9 @@ class CpuDevice final : public DeviceApi {
   const char* name() const override { return "cpu"; }
   bool Exists(int device_id) const override { return device_id >= 0; }
   bool IsHostAccessible() const override { return true; }
-  void* Alloc(int, size_t num_bytes, size_t alignment) override { return AlignedAlloc(num_bytes, alignment); }
+  void* Alloc(int, size_t num_bytes, size_t alignment) override {
+    return AlignedAlloc(num_bytes, alignment);
+  }
   void Free(int, void* data, size_t num_bytes, Stream) override { AlignedFree(data, num_bytes); }
   void Copy(int, const void* from, void* to, size_t num_bytes, Stream) override {
     if (num_bytes > 0) std::memmove(to, from, num_bytes);
@@ -44,14 +46,16 @@ DeviceApi* FindDeviceApi(DLDeviceType type) {
 DeviceApi* GetDeviceApi(DLDevice device) {
   DeviceApi* api = FindDeviceApi(device.device_type);
   if (api == nullptr || !api->Exists(device.device_id)) {
-    Fail(ErrorKind::kRuntimeError, "this build of relaxvm has no device ", DeviceName(device), "; use cpu()");
+    Fail(ErrorKind::kRuntimeError, "this build of relaxvm has no device ", DeviceName(device),
+         "; use cpu()");
   }
   return api;
 }
 
 std::string DeviceName(DLDevice device) {
   DeviceApi* api = FindDeviceApi(device.device_type);
-  std::string name = api != nullptr ? api->name() : "type" + std::to_string(static_cast<int>(device.device_type));
+  std::string name =
+      api != nullptr ? api->name() : "type" + std::to_string(static_cast<int>(device.device_type));
   return name + "(" + std::to_string(device.device_id) + ")";
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device interface: memory, copies, streams, events.  Everything may run later, in the order of its stream.
+// The device interface: memory, copies, streams, events.  Everything may run later, in the order of
+// its stream.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -48,6 +49,8 @@ std::string DeviceName(DLDevice device);
 // The device type of the null device: DLPack's "extension" type.
 inline constexpr DLDeviceType kDLNull = kDLExtDev;
 
-inline bool SameDevice(DLDevice a, DLDevice b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
+inline bool SameDevice(DLDevice a, DLDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
 
 }  // namespace relaxvm::runtime

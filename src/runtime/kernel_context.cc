@@ -27,7 +27,8 @@ static_assert(offsetof(RelaxvmKernelContext, stream) == 40);
 static_assert(offsetof(RelaxvmKernelContext, interrupt) == 48);
 static_assert(offsetof(RelaxvmKernelContext, host) == 56);
 
-// Scratch blocks of one thread, kept between calls.  Kernels free in any order, mostly last in first out.
+// Scratch blocks of one thread, kept between calls.  Kernels free in any order, mostly last in
+// first out.
 class Workspace {
  public:
   ~Workspace() { Release(); }
@@ -35,7 +36,8 @@ class Workspace {
   void* Alloc(uint64_t num_bytes) {
     Block* best = nullptr;
     for (Block& block : blocks_) {
-      if (!block.in_use && block.num_bytes >= num_bytes && (best == nullptr || block.num_bytes < best->num_bytes)) {
+      if (!block.in_use && block.num_bytes >= num_bytes &&
+          (best == nullptr || block.num_bytes < best->num_bytes)) {
         best = &block;
       }
     }
@@ -65,7 +67,8 @@ class Workspace {
     bool in_use;
   };
 
-  // Replaces the free blocks, all too small: what a thread keeps stays near the most it needed at once.
+  // Replaces the free blocks, all too small: what a thread keeps stays near the most it needed at
+  // once.
   Block* Grow(uint64_t num_bytes) {
     Release();
     if (num_bytes > (uint64_t{1} << 48)) return nullptr;
@@ -128,13 +131,22 @@ ThreadPool* g_pool = nullptr;
 
 }  // namespace
 
-RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads, const volatile int32_t* interrupt) {
-  return {kKernelAbiVersion, std::max(1, num_threads), Parallel, AllocWorkspace, FreeWorkspace, SetError,
-          /*stream=*/nullptr, interrupt, host};
+RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads,
+                                       const volatile int32_t* interrupt) {
+  return {kKernelAbiVersion,
+          std::max(1, num_threads),
+          Parallel,
+          AllocWorkspace,
+          FreeWorkspace,
+          SetError,
+          /*stream=*/nullptr,
+          interrupt,
+          host};
 }
 
 const RelaxvmKernelContext* DefaultKernelContext() {
-  static const RelaxvmKernelContext context = MakeKernelContext(nullptr, DefaultNumThreads(), nullptr);
+  static const RelaxvmKernelContext context =
+      MakeKernelContext(nullptr, DefaultNumThreads(), nullptr);
   return &context;
 }
 

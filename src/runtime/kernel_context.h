@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of target/kernel_abi.h: thread pool of the process, workspaces per thread, error slots.
+// The host's side of target/kernel_abi.h: thread pool of the process, workspaces per thread, error
+// slots.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,8 @@
 
 namespace relaxvm::runtime {
 
-// What RelaxvmKernelContext::host points to: the error of one kernel call.  Kind and message are static texts, set
-// together by the first thread that fails.
+// What RelaxvmKernelContext::host points to: the error of one kernel call.  Kind and message are
+// static texts, set together by the first thread that fails.
 struct KernelHost {
   struct Error {
     const char* kind;
@@ -22,17 +23,20 @@ struct KernelHost {
 };
 
 // A context for calls by one thread; `host` and `interrupt` must outlive it.
-RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads, const volatile int32_t* interrupt);
+RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads,
+                                       const volatile int32_t* interrupt);
 
 // The context of packed entries that are called without a VM; its error slot is per thread.
 const RelaxvmKernelContext* DefaultKernelContext();
 
-// Takes the error out of the slot as "Kind", "message" (RuntimeError and a general text when the kernel set none).
+// Takes the error out of the slot as "Kind", "message" (RuntimeError and a general text when the
+// kernel set none).
 KernelHost::Error TakeKernelError(KernelHost* host);
 
 // The pool that all kernels of the process share.  After a fork the child gets a new one.
 ThreadPool& ProcessThreadPool();
-// Threads of a kernel when nothing else is said: what the machine lets this process use, or RELAXVM_NUM_THREADS.
+// Threads of a kernel when nothing else is said: what the machine lets this process use, or
+// RELAXVM_NUM_THREADS.
 int DefaultNumThreads();
 
 // Frees the workspaces that the calling thread keeps.

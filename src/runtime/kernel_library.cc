@@ -40,8 +40,10 @@ KernelLibrary::KernelLibrary(const RelaxvmKernelTable* table, ffi::Any keep_aliv
   if (context_slot != nullptr) *context_slot = DefaultKernelContext();
 }
 
-KernelLibrary::KernelLibrary(std::unique_ptr<SharedLibrary> library) : library_(std::move(library)) {
-  if (void* table = library_->Symbol(kKernelTableSymbol)) AdoptTable(static_cast<const RelaxvmKernelTable*>(table));
+KernelLibrary::KernelLibrary(std::unique_ptr<SharedLibrary> library)
+    : library_(std::move(library)) {
+  if (void* table = library_->Symbol(kKernelTableSymbol))
+    AdoptTable(static_cast<const RelaxvmKernelTable*>(table));
   if (void* slot = library_->Symbol(kKernelContextSymbol)) {
     *static_cast<const RelaxvmKernelContext**>(slot) = DefaultKernelContext();
   }
@@ -50,8 +52,8 @@ KernelLibrary::KernelLibrary(std::unique_ptr<SharedLibrary> library) : library_(
 void KernelLibrary::AdoptTable(const RelaxvmKernelTable* table) {
   std::string where = library_ != nullptr ? library_->path() : "the kernel table";
   if (table->abi_version != kKernelAbiVersion) {
-    Fail(ErrorKind::kRuntimeError, where, " was compiled for kernel ABI ", table->abi_version, ", this relaxvm has ",
-         kKernelAbiVersion, "; compile the model again");
+    Fail(ErrorKind::kRuntimeError, where, " was compiled for kernel ABI ", table->abi_version,
+         ", this relaxvm has ", kKernelAbiVersion, "; compile the model again");
   }
   if (table->num_kernels < 0 || table->num_kernels > kMaxKernels) {
     Fail(ErrorKind::kValueError, where, " is damaged: it counts ", table->num_kernels, " kernels");
@@ -61,14 +63,16 @@ void KernelLibrary::AdoptTable(const RelaxvmKernelTable* table) {
     if (!missing.empty()) {
       std::string list;
       for (const std::string& name : missing) list += (list.empty() ? "" : ", ") + name;
-      Fail(ErrorKind::kRuntimeError, where, " was compiled for the CPU ", table->cpu != nullptr ? table->cpu : "?",
-           "; this machine lacks ", list, ": compile the model with target=\"llvm -mcpu=...\" for this machine");
+      Fail(ErrorKind::kRuntimeError, where, " was compiled for the CPU ",
+           table->cpu != nullptr ? table->cpu : "?", "; this machine lacks ", list,
+           ": compile the model with target=\"llvm -mcpu=...\" for this machine");
     }
   }
   for (int32_t i = 0; i < table->num_kernels; ++i) {
     const RelaxvmKernelEntry* entry = &table->kernels[i];
     if (entry->name == nullptr || entry->params == nullptr) {
-      Fail(ErrorKind::kValueError, where, " is damaged: kernel ", i, " has no name or no parameters");
+      Fail(ErrorKind::kValueError, where, " is damaged: kernel ", i,
+           " has no name or no parameters");
     }
     kernels_.emplace(entry->name, entry);
   }
@@ -88,7 +92,8 @@ ffi::Optional<ffi::Function> KernelLibrary::GetFunction(const ffi::String& name)
   if (auto it = kernels_.find(std::string(name)); it != kernels_.end()) {
     entry = reinterpret_cast<TVMFFISafeCallType>(it->second->packed);
   } else if (library_ != nullptr) {
-    entry = reinterpret_cast<TVMFFISafeCallType>(library_->Symbol(std::string(kPackedPrefix) + std::string(name)));
+    entry = reinterpret_cast<TVMFFISafeCallType>(
+        library_->Symbol(std::string(kPackedPrefix) + std::string(name)));
   }
   if (entry == nullptr) return std::nullopt;
   auto self = ffi::detail::ObjectUnsafe::ObjectPtrFromUnowned<KernelLibrary>(this);

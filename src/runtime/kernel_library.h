@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Native code that an executable calls: a shared object on disk, or a table in memory that a JIT made.  As a module it
-// gives functions by name; the VM takes direct entries.
+// Native code that an executable calls: a shared object on disk, or a table in memory that a JIT
+// made.  As a module it gives functions by name; the VM takes direct entries.
 #pragma once
 
 #include <tvm/ffi/extra/module.h>
@@ -16,8 +16,10 @@ namespace relaxvm::runtime {
 
 class KernelLibrary : public tvm::ffi::ModuleObj {
  public:
-  // A table in memory; `keep_alive` owns the code.  `context_slot` (may be null) is what kKernelContextSymbol names.
-  KernelLibrary(const RelaxvmKernelTable* table, tvm::ffi::Any keep_alive, const RelaxvmKernelContext** context_slot);
+  // A table in memory; `keep_alive` owns the code.  `context_slot` (may be null) is what
+  // kKernelContextSymbol names.
+  KernelLibrary(const RelaxvmKernelTable* table, tvm::ffi::Any keep_alive,
+                const RelaxvmKernelContext** context_slot);
   // A library file.  Without a kernel table it serves what it exports as __tvm_ffi_<name>.
   explicit KernelLibrary(std::unique_ptr<SharedLibrary> library);
 

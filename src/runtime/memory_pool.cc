@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size classes: eight steps per doubling, so a block wastes at most an eighth.  A request takes the smallest cached
-// block of at most twice its class; what the cache holds never exceeds what the pool's users have used at once.
+// Size classes: eight steps per doubling, so a block wastes at most an eighth.  A request takes the
+// smallest cached block of at most twice its class; what the cache holds never exceeds what the
+// pool's users have used at once.
 #include "runtime/memory_pool.h"
 
 #include <algorithm>
@@ -32,7 +33,8 @@ PoolList& Pools() {
 
 }  // namespace
 
-std::shared_ptr<MemoryPool> MemoryPool::Create(DLDevice device, AllocatorKind kind, int64_t limit_bytes) {
+std::shared_ptr<MemoryPool> MemoryPool::Create(DLDevice device, AllocatorKind kind,
+                                               int64_t limit_bytes) {
   std::shared_ptr<MemoryPool> pool(new MemoryPool(device, kind, limit_bytes));
   std::lock_guard<std::mutex> lock(Pools().mutex);
   Pools().pools.push_back(pool.get());
@@ -50,7 +52,8 @@ MemoryPool::~MemoryPool() {
 MemoryBlock MemoryPool::Alloc(size_t num_bytes, size_t alignment) {
   size_t size = ClassSize(std::max(num_bytes, alignment > kDefaultAlignment ? alignment : 0));
   if (num_bytes > (size_t{1} << 62)) {
-    Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes, " bytes were asked for");
+    Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
+         " bytes were asked for");
   }
   std::lock_guard<std::mutex> lock(mutex_);
   MemoryBlock block{nullptr, num_bytes, size};
@@ -68,19 +71,21 @@ MemoryBlock MemoryPool::Alloc(size_t num_bytes, size_t alignment) {
     int64_t wanted = static_cast<int64_t>(size);
     if (limit_bytes_ > 0 && stats_.reserved_bytes + wanted > limit_bytes_) TrimLocked(0);
     if (limit_bytes_ > 0 && stats_.reserved_bytes + wanted > limit_bytes_) {
-      Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes, " bytes were asked for, ",
-           stats_.used_bytes, " are in use, the limit is ", limit_bytes_);
+      Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
+           " bytes were asked for, ", stats_.used_bytes, " are in use, the limit is ",
+           limit_bytes_);
     }
     // What does not fit the work any more makes room before memory grows.
-    if (cached_bytes_ > 0) TrimLocked(std::max(kMinCacheBytes, stats_.peak_used_bytes - stats_.used_bytes - wanted));
+    if (cached_bytes_ > 0)
+      TrimLocked(std::max(kMinCacheBytes, stats_.peak_used_bytes - stats_.used_bytes - wanted));
     block.data = api_->Alloc(device_.device_id, size, std::max(alignment, kDefaultAlignment));
     if (block.data == nullptr) {
       TrimLocked(0);
       block.data = api_->Alloc(device_.device_id, size, std::max(alignment, kDefaultAlignment));
     }
     if (block.data == nullptr) {
-      Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes, " bytes were asked for, ",
-           stats_.used_bytes, " are in use");
+      Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
+           " bytes were asked for, ", stats_.used_bytes, " are in use");
     }
     stats_.num_device_allocs += 1;
     stats_.reserved_bytes += wanted;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device for one VM: NAIVE asks the device each time, POOLED keeps freed blocks in size classes.  Both
-// count, both have a limit.  Thread-safe; kept alive by every block that is in use.
+// Memory of one device for one VM: NAIVE asks the device each time, POOLED keeps freed blocks in
+// size classes.  Both count, both have a limit.  Thread-safe; kept alive by every block that is in
+// use.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -18,9 +19,9 @@ namespace relaxvm::runtime {
 enum class AllocatorKind : int32_t { kNaive = 1, kPooled = 2 };
 
 struct MemoryStats {
-  int64_t used_bytes = 0;       // in blocks that are in use, as asked for
+  int64_t used_bytes = 0;  // in blocks that are in use, as asked for
   int64_t peak_used_bytes = 0;
-  int64_t reserved_bytes = 0;   // taken from the device, cached blocks included
+  int64_t reserved_bytes = 0;  // taken from the device, cached blocks included
   int64_t peak_reserved_bytes = 0;
   int64_t num_allocs = 0;
   int64_t num_device_allocs = 0;
@@ -35,7 +36,8 @@ struct MemoryBlock {
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   // `limit_bytes`: most bytes to take from the device; 0 is no limit.
-  static std::shared_ptr<MemoryPool> Create(DLDevice device, AllocatorKind kind, int64_t limit_bytes = 0);
+  static std::shared_ptr<MemoryPool> Create(DLDevice device, AllocatorKind kind,
+                                            int64_t limit_bytes = 0);
   ~MemoryPool();
 
   // Throws RuntimeError when the device or the limit has no more.

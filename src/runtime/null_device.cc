@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of all streams waits in one list per stream and runs only in Synchronize or WaitEvent.  Freed memory is filled
-// with 0xDB once the free's turn comes.
+// Work of all streams waits in one list per stream and runs only in Synchronize or WaitEvent. Freed
+// memory is filled with 0xDB once the free's turn comes.
 #include "runtime/null_device.h"
 
 #include <cstring>
@@ -23,7 +23,9 @@ class NullDevice final : public DeviceApi {
   // The memory is the host's in truth; claiming otherwise makes forgotten copies fail.
   bool IsHostAccessible() const override { return false; }
 
-  void* Alloc(int, size_t num_bytes, size_t alignment) override { return AlignedAlloc(num_bytes, alignment); }
+  void* Alloc(int, size_t num_bytes, size_t alignment) override {
+    return AlignedAlloc(num_bytes, alignment);
+  }
 
   void Free(int, void* data, size_t num_bytes, Stream stream) override {
     Enqueue(stream, [data, num_bytes] {
@@ -51,7 +53,8 @@ class NullDevice final : public DeviceApi {
     std::lock_guard<std::mutex> lock(mutex_);
     queues_.erase(stream);
   }
-  // An event is the stream itself: waiting runs all that the stream holds, at least what was there at the record.
+  // An event is the stream itself: waiting runs all that the stream holds, at least what was there
+  // at the record.
   Event RecordEvent(int, Stream stream) override { return stream; }
   void WaitEvent(int device_id, Stream, Event event) override { Synchronize(device_id, event); }
 
@@ -73,7 +76,8 @@ class NullDevice final : public DeviceApi {
       }
       if (int code = work(); result == 0) result = code;
     }
-    if (result != 0) Fail(ErrorKind::kRuntimeError, "a kernel that was queued on the null device failed");
+    if (result != 0)
+      Fail(ErrorKind::kRuntimeError, "a kernel that was queued on the null device failed");
   }
 
   void Launch(int, Stream stream, std::function<int()> work) override {

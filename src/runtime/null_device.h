@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device for tests: it queues all work and runs it as late as it may, so that a missing synchronisation, or a storage
-// that is reused too early, gives a wrong result on any machine.
+// A device for tests: it queues all work and runs it as late as it may, so that a missing
+// synchronisation, or a storage that is reused too early, gives a wrong result on any machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor cells: the header that tvm-ffi defines, the owner, shape and strides, in one recycled block.
+// Tensor cells: the header that tvm-ffi defines, the owner, shape and strides, in one recycled
+// block.
 #include "runtime/tensor.h"
 
 #include <cstring>
@@ -23,8 +24,9 @@ constexpr int kRecycledDims = 8;
 constexpr size_t kRecycledBytes = sizeof(TensorCell) + 2 * kRecycledDims * sizeof(int64_t);
 constexpr size_t kMaxFreeCells = 256;
 
-// Cells that this thread freed.  A cell may be freed by another thread than made it: lists are bounded, so they only
-// migrate.  Reached through a plain pointer, because frees go on after the list of an ending thread is gone.
+// Cells that this thread freed.  A cell may be freed by another thread than made it: lists are
+// bounded, so they only migrate.  Reached through a plain pointer, because frees go on after the
+// list of an ending thread is gone.
 struct FreeCells {
   std::vector<void*> cells;
   FreeCells() { cells.reserve(kMaxFreeCells); }
@@ -48,7 +50,8 @@ FreeCells* ThreadCells() {
 }
 
 void* AllocCell(int ndim) {
-  if (ndim > kRecycledDims) return std::malloc(sizeof(TensorCell) + 2 * static_cast<size_t>(ndim) * sizeof(int64_t));
+  if (ndim > kRecycledDims)
+    return std::malloc(sizeof(TensorCell) + 2 * static_cast<size_t>(ndim) * sizeof(int64_t));
   FreeCells* list = ThreadCells();
   if (list == nullptr || list->cells.empty()) return std::malloc(kRecycledBytes);
   void* cell = list->cells.back();
@@ -84,18 +87,21 @@ int64_t TensorBytes(ffi::ShapeView shape, DLDataType dtype) {
   int64_t num_elems = 1;
   bool is_empty = false;
   for (int64_t dim : shape) {
-    if (dim < 0) Fail(ErrorKind::kValueError, "a dimension of a tensor is ", dim, "; dimensions start at 0");
+    if (dim < 0)
+      Fail(ErrorKind::kValueError, "a dimension of a tensor is ", dim, "; dimensions start at 0");
     is_empty |= dim == 0;
   }
   if (is_empty) return 0;
   for (int64_t dim : shape) {
-    if (dim > kLimit / num_elems) Fail(ErrorKind::kValueError, "a tensor of more than 2^56 elements is too large");
+    if (dim > kLimit / num_elems)
+      Fail(ErrorKind::kValueError, "a tensor of more than 2^56 elements is too large");
     num_elems *= dim;
   }
   return static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(num_elems), dtype));
 }
 
-ffi::Tensor MakeTensor(void* data, ffi::ShapeView shape, DLDataType dtype, DLDevice device, ffi::ObjectRef owner) {
+ffi::Tensor MakeTensor(void* data, ffi::ShapeView shape, DLDataType dtype, DLDevice device,
+                       ffi::ObjectRef owner) {
   int ndim = static_cast<int>(shape.size());
   void* memory = AllocCell(ndim);
   if (memory == nullptr) Fail(ErrorKind::kRuntimeError, "out of memory");
@@ -122,30 +128,35 @@ ffi::Tensor MakeTensor(void* data, ffi::ShapeView shape, DLDataType dtype, DLDev
   return ffi::Tensor(ffi::detail::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(header));
 }
 
-ffi::Tensor AllocTensor(const Storage& storage, int64_t byte_offset, ffi::ShapeView shape, DLDataType dtype) {
+ffi::Tensor AllocTensor(const Storage& storage, int64_t byte_offset, ffi::ShapeView shape,
+                        DLDataType dtype) {
   int64_t num_bytes = TensorBytes(shape, dtype);
   int64_t capacity = static_cast<int64_t>(storage->num_bytes());
   if (byte_offset < 0 || byte_offset > capacity || num_bytes > capacity - byte_offset) {
     Fail(ErrorKind::kValueError, "a tensor of ", num_bytes, " bytes at offset ", byte_offset,
          " does not fit into a storage of ", capacity, " bytes");
   }
-  return MakeTensor(static_cast<char*>(storage->data()) + byte_offset, shape, dtype, storage->device(), storage);
+  return MakeTensor(static_cast<char*>(storage->data()) + byte_offset, shape, dtype,
+                    storage->device(), storage);
 }
 
-ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, ffi::ShapeView shape, DLDataType dtype) {
-  return AllocTensor(Storage(pool, static_cast<size_t>(TensorBytes(shape, dtype))), 0, shape, dtype);
+ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, ffi::ShapeView shape,
+                        DLDataType dtype) {
+  return AllocTensor(Storage(pool, static_cast<size_t>(TensorBytes(shape, dtype))), 0, shape,
+                     dtype);
 }
 
 ffi::Tensor EmptyHostTensor(ffi::ShapeView shape, DLDataType dtype) {
-  static const auto* pool =
-      new std::shared_ptr<MemoryPool>(MemoryPool::Create(DLDevice{kDLCPU, 0}, AllocatorKind::kNaive));
+  static const auto* pool = new std::shared_ptr<MemoryPool>(
+      MemoryPool::Create(DLDevice{kDLCPU, 0}, AllocatorKind::kNaive));
   return EmptyTensor(*pool, shape, dtype);
 }
 
 bool IsHost(DLDevice device) { return device.device_type == kDLCPU; }
 
 void CopyTensor(const DLTensor& from, const DLTensor& to) {
-  bool same_shape = from.ndim == to.ndim && std::memcmp(from.shape, to.shape, from.ndim * sizeof(int64_t)) == 0;
+  bool same_shape =
+      from.ndim == to.ndim && std::memcmp(from.shape, to.shape, from.ndim * sizeof(int64_t)) == 0;
   if (!same_shape || !(from.dtype == to.dtype)) {
     Fail(ErrorKind::kValueError, "a copy needs tensors of equal shape and dtype");
   }
@@ -155,8 +166,8 @@ void CopyTensor(const DLTensor& from, const DLTensor& to) {
   size_t num_bytes = ffi::GetDataSize(from);
   DLDevice device = IsHost(from.device) ? to.device : from.device;
   if (!IsHost(from.device) && !IsHost(to.device) && !SameDevice(from.device, to.device)) {
-    Fail(ErrorKind::kRuntimeError, "no copy between ", DeviceName(from.device), " and ", DeviceName(to.device),
-         "; copy through the host");
+    Fail(ErrorKind::kRuntimeError, "no copy between ", DeviceName(from.device), " and ",
+         DeviceName(to.device), "; copy through the host");
   }
   DeviceApi* api = GetDeviceApi(device);
   api->Copy(device.device_id, DataOf(from), DataOf(to), num_bytes, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian reading and writing of binary files.  The reader is bounds-checked: every count is compared with the
-// bytes that are left before anything is allocated.
+// Little-endian reading and writing of binary files.  The reader is bounds-checked: every count is
+// compared with the bytes that are left before anything is allocated.
 #pragma once
 
 #include <bit>
@@ -61,7 +61,8 @@ class ByteReader {
   }
   std::string_view Take(uint64_t num_bytes, const char* field) {
     if (num_bytes > left()) {
-      Damaged(field, ": needs " + std::to_string(num_bytes) + " bytes, but " + std::to_string(left()) + " are left");
+      Damaged(field, ": needs " + std::to_string(num_bytes) + " bytes, but " +
+                         std::to_string(left()) + " are left");
     }
     std::string_view result = bytes_.substr(position_, num_bytes);
     position_ += num_bytes;
@@ -71,7 +72,8 @@ class ByteReader {
   uint64_t ReadCount(size_t min_bytes_each, const char* field) {
     uint64_t count = Read<uint64_t>(field);
     if (count > left() / min_bytes_each) {
-      Damaged(field, ": counts " + std::to_string(count) + ", but only " + std::to_string(left()) + " bytes are left");
+      Damaged(field, ": counts " + std::to_string(count) + ", but only " + std::to_string(left()) +
+                         " bytes are left");
     }
     return count;
   }
@@ -80,7 +82,8 @@ class ByteReader {
   std::vector<T> ReadVector(const char* field) {
     uint64_t count = ReadCount(sizeof(T), field);
     std::vector<T> values(count);
-    if (count > 0) std::memcpy(values.data(), Take(count * sizeof(T), field).data(), count * sizeof(T));
+    if (count > 0)
+      std::memcpy(values.data(), Take(count * sizeof(T), field).data(), count * sizeof(T));
     return values;
   }
   [[noreturn]] void Damaged(const char* field, const std::string& reason) const {

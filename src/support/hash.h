@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One 64-bit hash of bytes: content keys (equal constants, equal programs) and damage checks of files.
-// Not cryptographic: it finds accidents, not forgeries.
+// One 64-bit hash of bytes: content keys (equal constants, equal programs) and damage checks of
+// files. Not cryptographic: it finds accidents, not forgeries.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,12 @@
 
 namespace relaxvm {
 
-// Equal bytes and seeds give equal hashes on every little-endian machine: the value is stored in files.
+// Equal bytes and seeds give equal hashes on every little-endian machine: the value is stored in
+// files.
 uint64_t HashBytes(const void* data, size_t num_bytes, uint64_t seed = 0);
 
-inline uint64_t HashBytes(std::string_view text, uint64_t seed = 0) { return HashBytes(text.data(), text.size(), seed); }
+inline uint64_t HashBytes(std::string_view text, uint64_t seed = 0) {
+  return HashBytes(text.data(), text.size(), seed);
+}
 
 }  // namespace relaxvm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop is announced by one word; each worker owns one share number, so no queue and no lock is on the way.
+// A loop is announced by one word; each worker owns one share number, so no queue and no lock is on
+// the way.
 #include "support/thread_pool.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace relaxvm {
 namespace {
 
-// About 50 microseconds on current machines: longer than the serial code between two kernels, shorter than a time slice.
+// About 50 microseconds on current machines: longer than the serial code between two kernels,
+// shorter than a time slice.
 constexpr int kSpins = 3000;
 thread_local bool inside_loop = false;
 
@@ -78,13 +80,15 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
   try {
     AddWorkers(num_shares - 1);
   } catch (const std::system_error&) {
-    num_shares = static_cast<int>(workers_.size()) + 1;  // the system has no more threads: use what there is
+    num_shares =
+        static_cast<int>(workers_.size()) + 1;  // the system has no more threads: use what there is
   }
   if (num_shares <= 1) return task(closure, 0, extent);
   job_ = {task, closure, extent, num_shares};
   result_.store(0, std::memory_order_relaxed);
   pending_.store(num_shares - 1, std::memory_order_relaxed);
-  uint32_t next = ((announced_.load(std::memory_order_relaxed) >> 8) + 1) << 8 | static_cast<uint32_t>(num_shares);
+  uint32_t next = ((announced_.load(std::memory_order_relaxed) >> 8) + 1) << 8 |
+                  static_cast<uint32_t>(num_shares);
   announced_.store(next, std::memory_order_release);
   announced_.notify_all();
   RunShare(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Worker threads for parallel loops.  Workers spin shortly after a loop, then sleep; they are started when first needed
-// and never pinned.  One loop runs at a time: a second caller, or a loop inside a loop, runs in its own thread.
+// Worker threads for parallel loops.  Workers spin shortly after a loop, then sleep; they are
+// started when first needed and never pinned.  One loop runs at a time: a second caller, or a loop
+// inside a loop, runs in its own thread.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Cuts [0, extent) into at most `num_shares` shares, runs one here and the others on workers, waits.  Returns the
-  // first nonzero result, else 0.
+  // Cuts [0, extent) into at most `num_shares` shares, runs one here and the others on workers,
+  // waits.  Returns the first nonzero result, else 0.
   int Run(int num_shares, int64_t extent, Task task, void* closure);
   int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
 

@@ -90,13 +90,14 @@ def test_a_broken_file_is_found(tmp_path, monkeypatch, file, text, finding):
 @pytest.mark.parametrize(
     ("files", "finding"),
     [
-        ({"src/ops/op_list.def": "OP(b)\nOP(a)\n"}, "a belongs before b"),
+        ({"src/ops/op_list.def": "// keep-sorted\nOP(b)\nOP(a)\n"}, "a belongs before b"),
         ({"src/ops/op_list.def": "OP(a)\nOP(a)\n"}, "a stands twice"),
         ({"src/ops/op_list.def": "", "src/ops/x.cc": "OpDef nn_x() {\n"}, "nn_x has no row"),
         (
             {"src/passes/pass_list.def": 'PASS(FuseOps, "")\n'},
             "no tests/passes/<group>/test_fuse_ops.py",
         ),
+        ({"src/passes/pass_list.def": 'PASS(VMShapeLower, "")\n'}, "/test_vm_shape_lower.py"),
     ],
 )
 def test_a_broken_list_is_found(tmp_path, monkeypatch, capsys, files, finding):

@@ -46,7 +46,9 @@ bool IsSealed(std::string_view bytes) {
   return magic == kSealMagic && length == bytes.size() - kSealBytes;
 }
 
-bool Within(uint64_t start, uint64_t size, uint64_t limit) { return start <= limit && size <= limit - start; }
+bool Within(uint64_t start, uint64_t size, uint64_t limit) {
+  return start <= limit && size <= limit - start;
+}
 
 void CheckElf(std::string_view bytes, const std::string& path) {
   Elf64_Ehdr header;
@@ -54,7 +56,8 @@ void CheckElf(std::string_view bytes, const std::string& path) {
     Refuse(path, "is no shared library (no ELF header)");
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN) {
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      header.e_type != ET_DYN) {
     Refuse(path, "is no 64-bit little-endian shared library");
   }
   if (header.e_machine != kMachine) Refuse(path, "is a library for another kind of processor");
@@ -67,7 +70,8 @@ void CheckElf(std::string_view bytes, const std::string& path) {
     Elf64_Phdr segment;
     std::memcpy(&segment, bytes.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
     has_dynamic |= segment.p_type == PT_DYNAMIC;
-    bool is_read = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC || segment.p_type == PT_NOTE;
+    bool is_read =
+        segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC || segment.p_type == PT_NOTE;
     if (is_read && !Within(segment.p_offset, segment.p_filesz, bytes.size())) {
       Refuse(path, "is truncated or damaged (segment " + std::to_string(i) + ")");
     }
@@ -132,17 +136,20 @@ void SealSharedLibrary(const std::string& path) {
   std::error_code error;
   std::filesystem::resize_file(path, length, error);
   std::ofstream out(path, std::ios::binary | std::ios::app);
-  if (error || !out.write(seal.bytes().data(), static_cast<std::streamsize>(seal.bytes().size())) || !out.flush()) {
+  if (error || !out.write(seal.bytes().data(), static_cast<std::streamsize>(seal.bytes().size())) ||
+      !out.flush()) {
     Fail(ErrorKind::kRuntimeError, "cannot write ", path);
   }
 }
 
-SharedLibrary::SharedLibrary(const std::string& path) : path_(std::filesystem::absolute(path).string()) {
+SharedLibrary::SharedLibrary(const std::string& path)
+    : path_(std::filesystem::absolute(path).string()) {
   CheckSharedLibrary(path_);
   handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     const char* reason = dlerror();
-    Fail(ErrorKind::kRuntimeError, "cannot load ", path_, ": ", reason != nullptr ? reason : "unknown reason");
+    Fail(ErrorKind::kRuntimeError, "cannot load ", path_, ": ",
+         reason != nullptr ? reason : "unknown reason");
   }
 }
 
@@ -157,14 +164,17 @@ std::string_view SharedLibrary::SymbolBytes(const std::string& name) const {
   if (address == nullptr) return {};
   Dl_info info;
   const Elf64_Sym* symbol = nullptr;
-  if (dladdr1(address, &info, reinterpret_cast<void**>(const_cast<Elf64_Sym**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
+  if (dladdr1(address, &info, reinterpret_cast<void**>(const_cast<Elf64_Sym**>(&symbol)),
+              RTLD_DL_SYMENT) != 0 &&
       symbol != nullptr && info.dli_saddr == address && symbol->st_size > 0) {
     return {static_cast<const char*>(address), symbol->st_size};
   }
-  // A linker script or an assembler may leave the size out: the container's own length says it, then.
+  // A linker script or an assembler may leave the size out: the container's own length says it,
+  // then.
   uint64_t length;
   std::memcpy(&length, address, sizeof(length));
-  return {static_cast<const char*>(address), length > (uint64_t{1} << 48) ? 0 : length + sizeof(length)};
+  return {static_cast<const char*>(address),
+          length > (uint64_t{1} << 48) ? 0 : length + sizeof(length)};
 }
 
 }  // namespace relaxvm::runtime

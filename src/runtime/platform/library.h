@@ -21,10 +21,11 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Throws ValueError unless the file is a whole ELF shared library for this machine; when it was sealed, its checksum
-// must agree.  Executes nothing of it.
+// Throws ValueError unless the file is a whole ELF shared library for this machine; when it was
+// sealed, its checksum must agree.  Executes nothing of it.
 void CheckSharedLibrary(const std::string& path);
-// Appends length and checksum to a library file, behind everything that the loader reads.  Replaces an old seal.
+// Appends length and checksum to a library file, behind everything that the loader reads.  Replaces
+// an old seal.
 void SealSharedLibrary(const std::string& path);
 
 // An open library.  Opening runs its initialisers: native code that the caller trusts.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large blocks come from mmap, so that freeing them returns the pages, with huge pages where the system grants them.
+// Large blocks come from mmap, so that freeing them returns the pages, with huge pages where the
+// system grants them.
 #include "runtime/platform/memory.h"
 
 #include <sys/mman.h>
@@ -14,8 +15,6 @@ constexpr size_t kMapThreshold = size_t{1} << 22;
 constexpr size_t kHugePage = size_t{1} << 21;
 
 constexpr size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
-
 
 }  // namespace
 
@@ -48,7 +47,8 @@ void AlignedFree(void* data, size_t num_bytes) {
 }
 
 void* ReservePages(size_t num_bytes) {
-  void* data = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* data = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return data == MAP_FAILED ? nullptr : data;
 }
 
