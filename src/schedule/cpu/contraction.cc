@@ -314,9 +314,7 @@ class ContractionEmitter {
                            : Expr();
       return Stmt(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, predicate)));
     };
-    Var all("all", Int(64));
-    Stmt clear = For(all, 0, rows * vectors * lanes_, ForKind::kVectorized,
-                     BufferStore(acc, ir::Const(acc_dtype_, 0), {all}));
+    Stmt clear = Fill(acc, ir::Const(acc_dtype_, 0), rows * vectors * lanes_, lanes_);
     return SeqStmt::Flatten({tir::Bind(row_start, start), tir::AllocBuffer(acc), clear,
                              KLoops(panel, row_start, rows, vectors, acc, right, lane_loop),
                              StoreTile(column, row_start, rows, vectors, acc, lane_loop)});

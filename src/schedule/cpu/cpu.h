@@ -47,6 +47,9 @@ int64_t ElemBytes(const Stage& stage);
 Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
 // The body for every combination of the axes, outermost first.
 Stmt Loops(const std::vector<Axis>& axes, Stmt body);
+// acc[0 .. count) = value, one register at a time: registers stay apart when the array becomes
+// registers.
+Stmt Fill(const Buffer& acc, const Expr& value, int64_t count, int64_t lanes);
 // `e` with predicate on every load whose offset uses `lane`.
 Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate);
 

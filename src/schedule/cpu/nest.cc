@@ -226,9 +226,7 @@ class NestEmitter {
   Stmt AlongReduce(size_t index) const {
     const Axis axis = stage_.reduce[index];
     Buffer acc = Accumulators(kAccumulators * lanes_);
-    Var lane("lane", Int(64));
-    Stmt init = For(lane, 0, kAccumulators * lanes_, ForKind::kVectorized,
-                    BufferStore(acc, stage_.identity, {lane}));
+    Stmt init = Fill(acc, stage_.identity, kAccumulators * lanes_, lanes_);
     ffi::Array<Stmt> body;
     Expr done = 0;
     for (int64_t vectors : {kAccumulators, int64_t{1}}) {
@@ -306,6 +304,16 @@ Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
   for (size_t i = axes.size(); i-- > 0;)
     body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);
   return body;
+}
+
+Stmt Fill(const Buffer& acc, const Expr& value, int64_t count, int64_t lanes) {
+  ffi::Array<Stmt> seq;
+  for (int64_t at = 0; at < count; at += lanes) {
+    Var lane("lane", Int(64));
+    seq.push_back(
+        For(lane, 0, lanes, ForKind::kVectorized, BufferStore(acc, value, {Expr(at) + lane})));
+  }
+  return SeqStmt::Flatten(seq);
 }
 
 Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
