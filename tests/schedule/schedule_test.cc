@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scheduled program computes what the unscheduled one does, inside its buffers, at sizes around
+// every edge.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "interpreter.h"
+#include "schedule/cpu/cpu.h"
+#include "tir/tensor.h"
+
+namespace relaxvm::schedule {
+namespace {
+
+using ir::Expr;
+using ir::Var;
+using tir::Indices;
+using tir::Tensor;
+
+using Sizes = std::map<std::string, int64_t>;
+
+std::vector<double> Filled(const tir::PrimFunc& func, size_t param, const Sizes& sizes,
+                           unsigned seed) {
+  int64_t count = 1;
+  for (const Expr& d : tir::Buffer(func->params[param]).shape()) {
+    ffi::Map<Var, Expr> map;
+    for (const Var& v : ir::FreeVars(d)) map.Set(v, sizes.at(std::string(v->name)));
+    count *= ir::AsInt(ir::Substitute(d, map)).value();
+  }
+  std::mt19937 random(seed + static_cast<unsigned>(param));
+  std::uniform_int_distribution<int> pick(-4, 4);  // exact in every order of addition
+  std::vector<double> data(static_cast<size_t>(count));
+  for (double& x : data) x = pick(random);
+  return data;
+}
+
+// Runs both and compares the last parameter.
+void ExpectSame(const tir::PrimFunc& func, const Sizes& sizes, double tolerance = 0) {
+  cpu::Traits traits{64, 32};
+  tir::PrimFunc scheduled = cpu::Schedule(func, traits);
+  ASSERT_TRUE(ir::GetAttr<bool>(scheduled->attrs, tir::attr::kScheduled, false));
+  std::vector<std::vector<double>> want_memory, have_memory;
+  for (size_t i = 0; i < func->params.size(); ++i) want_memory.push_back(Filled(func, i, sizes, 7));
+  have_memory = want_memory;
+  auto run = [&](const tir::PrimFunc& f, std::vector<std::vector<double>>* memory) {
+    std::vector<std::vector<double>*> pointers;
+    for (auto& m : *memory) pointers.push_back(&m);
+    testing::Interpreter interpreter;
+    interpreter.Run(f, pointers, sizes);
+    EXPECT_EQ(interpreter.num_out_of_bounds, 0);
+  };
+  run(func, &want_memory);
+  run(scheduled, &have_memory);
+  for (size_t p = 0; p < want_memory.size(); ++p) {
+    for (size_t i = 0; i < want_memory[p].size(); ++i) {
+      ASSERT_NEAR(have_memory[p][i], want_memory[p][i], tolerance)
+          << "parameter " << p << " element " << i;
+    }
+  }
+}
+
+const std::vector<int64_t> kSizes = {0, 1, 5, 6, 15, 16, 17, 64, 65, 130};
+
+TEST(CpuSchedule, ElementwiseWithBroadcast) {
+  Var n("n", Int(64)), m("m", Int(64));
+  Tensor x("x", {n, m}, Float(32)), bias("bias", {m}, Float(32));
+  Tensor y =
+      tir::Compute({n, m}, [&](const Indices& i) { return ir::Max(x(i) + bias({i[1]}), 0); });
+  auto func = tir::CreatePrimFunc({x, bias}, {y});
+  for (int64_t size : kSizes) ExpectSame(func, {{"n", 3}, {"m", size}});
+}
+
+TEST(CpuSchedule, ReductionsAlongEitherAxis) {
+  Var n("n", Int(64)), m("m", Int(64));
+  Tensor x("x", {n, m}, Float(32));
+  Tensor rows = tir::Reduce({n}, {m}, tir::SumReducer(Float(32)),
+                            [&](const Indices& i, const Indices& r) { return x({i[0], r[0]}); });
+  Tensor columns = tir::Reduce({m}, {n}, tir::MaxReducer(Float(32)),
+                               [&](const Indices& i, const Indices& r) { return x({r[0], i[0]}); });
+  auto by_row = tir::CreatePrimFunc({x}, {rows}), by_column = tir::CreatePrimFunc({x}, {columns});
+  for (int64_t size : kSizes) {
+    ExpectSame(by_row, {{"n", 3}, {"m", size}});
+    ExpectSame(by_column, {{"n", 5}, {"m", size}});
+  }
+}
+
+TEST(CpuSchedule, SoftmaxRunsRowByRow) {
+  Var n("n", Int(64)), m("m", Int(64));
+  Tensor x("x", {Expr(2), n, m}, Float(32));
+  Tensor top =
+      tir::Reduce({Expr(2), n}, {m}, tir::MaxReducer(Float(32)),
+                  [&](const Indices& i, const Indices& r) { return x({i[0], i[1], r[0]}); });
+  Tensor e = tir::Compute({Expr(2), n, m}, [&](const Indices& i) {
+    return ir::CallIntrin(ir::Intrin::kExp, {x(i) - top({i[0], i[1]})});
+  });
+  Tensor sum =
+      tir::Reduce({Expr(2), n}, {m}, tir::SumReducer(Float(32)),
+                  [&](const Indices& i, const Indices& r) { return e({i[0], i[1], r[0]}); });
+  Tensor y = tir::Compute({Expr(2), n, m},
+                          [&](const Indices& i) { return ir::Div(e(i), sum({i[0], i[1]})); });
+  auto func = tir::CreatePrimFunc({x}, {y});
+  for (int64_t size : kSizes) ExpectSame(func, {{"n", 3}, {"m", size}}, 1e-12);
+  // No temporary of the whole tensor is left.
+  tir::PostOrderVisit(cpu::Schedule(func, {64, 32})->body, [&](const ffi::ObjectRef& node) {
+    if (const auto* alloc = node.as<tir::AllocBufferObj>()) {
+      EXPECT_LE(tir::Buffer(alloc->buffer).shape().size(), 1u);
+    }
+  });
+}
+
+tir::PrimFunc Matmul(Expr m, Expr n, Expr k, bool transposed, bool epilogue) {
+  Tensor a("a", {m, k}, Float(32));
+  Tensor b("b", transposed ? ffi::Array<Expr>{n, k} : ffi::Array<Expr>{k, n}, Float(32));
+  Tensor bias("bias", {n}, Float(32));
+  Tensor c =
+      tir::Reduce({m, n}, {k}, tir::SumReducer(Float(32)), [&](const Indices& i, const Indices& r) {
+        return a({i[0], r[0]}) * (transposed ? b({i[1], r[0]}) : b({r[0], i[1]}));
+      });
+  if (!epilogue) return tir::CreatePrimFunc({a, b}, {c});
+  Tensor y =
+      tir::Compute({m, n}, [&](const Indices& i) { return ir::Max(c(i) + bias({i[1]}), 0); });
+  return tir::CreatePrimFunc({a, b, bias}, {y});
+}
+
+bool IsTiled(const tir::PrimFunc& func) {
+  bool tiled = false;
+  tir::PostOrderVisit(cpu::Schedule(func, {64, 32})->body, [&](const ffi::ObjectRef& node) {
+    const auto* alloc = node.as<tir::AllocBufferObj>();
+    tiled = tiled || (alloc != nullptr && alloc->buffer->name == "right");
+  });
+  return tiled;
+}
+
+TEST(CpuSchedule, MatmulWithSymbolicRows) {
+  for (bool transposed : {false, true}) {
+    for (bool epilogue : {false, true}) {
+      auto func = Matmul(Var("m", Int(64)), 80, 7, transposed, epilogue);
+      EXPECT_TRUE(IsTiled(func));
+      for (int64_t size : {0, 1, 5, 6, 7, 50}) ExpectSame(func, {{"m", size}});
+    }
+  }
+}
+
+TEST(CpuSchedule, MatmulWithSymbolicColumns) {
+  auto func = Matmul(13, Var("n", Int(64)), Var("k", Int(64)), false, true);
+  EXPECT_TRUE(IsTiled(func));
+  for (int64_t size : kSizes) ExpectSame(func, {{"n", size}, {"k", 3}});
+  ExpectSame(func, {{"n", 16}, {"k", 0}});
+}
+
+tir::PrimFunc Conv(bool channels_last, int64_t stride) {
+  Var h("h", Int(64)), w("w", Int(64));
+  const int64_t ci = 3, co = 20, kernel = 3;
+  auto at = [&](Expr c, Expr y, Expr x) {
+    return channels_last ? Indices{y, x, c} : Indices{c, y, x};
+  };
+  Tensor x("x", at(Expr(ci), h, w), Float(32));
+  Tensor weight("weight",
+                channels_last ? ffi::Array<Expr>{kernel, kernel, ci, co}
+                              : ffi::Array<Expr>{co, ci, kernel, kernel},
+                Float(32));
+  Expr oh = ir::FloorDiv(h - kernel, stride) + 1, ow = ir::FloorDiv(w - kernel, stride) + 1;
+  Tensor y = tir::Reduce(
+      at(Expr(co), oh, ow), {Expr(kernel), Expr(kernel), Expr(ci)}, tir::SumReducer(Float(32)),
+      [&](const Indices& i, const Indices& r) {
+        Expr c = channels_last ? i[2] : i[0], py = channels_last ? i[0] : i[1],
+             px = channels_last ? i[1] : i[2];
+        Indices wi = channels_last ? Indices{r[0], r[1], r[2], c} : Indices{c, r[2], r[0], r[1]};
+        return x(at(r[2], py * Expr(stride) + r[0], px * Expr(stride) + r[1])) * weight(wi);
+      });
+  return tir::CreatePrimFunc({x, weight}, {y});
+}
+
+TEST(CpuSchedule, ConvolutionInBothLayouts) {
+  for (bool channels_last : {false, true}) {
+    for (int64_t stride : {1, 2}) {
+      auto func = Conv(channels_last, stride);
+      EXPECT_TRUE(IsTiled(func)) << channels_last;
+      for (int64_t width : {3, 4, 19, 40}) ExpectSame(func, {{"h", 5}, {"w", width}});
+    }
+  }
+}
+
+TEST(CpuSchedule, BatchedMatmul) {
+  Var b("b", Int(64)), n("n", Int(64));
+  Tensor q("q", {b, n, Expr(8)}, Float(32)), k("k", {b, n, Expr(8)}, Float(32));
+  Tensor s = tir::Reduce({b, n, n}, {Expr(8)}, tir::SumReducer(Float(32)),
+                         [&](const Indices& i, const Indices& r) {
+                           return q({i[0], i[1], r[0]}) * k({i[0], i[2], r[0]});
+                         });
+  auto func = tir::CreatePrimFunc({q, k}, {s});
+  EXPECT_TRUE(IsTiled(func));
+  for (int64_t size : {1, 6, 17}) ExpectSame(func, {{"b", 3}, {"n", size}});
+}
+
+TEST(CpuSchedule, DepthwiseConvolutionTakesItsPaddingIn) {
+  Var w("w", Int(64));
+  Tensor x("x", {Expr(4), w, Expr(24)}, Float(32)),
+      weight("weight", {Expr(3), Expr(3), Expr(24)}, Float(32));
+  Tensor padded = tir::Compute({Expr(6), w + 2, Expr(24)}, [&](const Indices& i) {
+    Expr inside = ir::And(ir::And(ir::GreaterEqual(i[0], 1), ir::Less(i[0], 5)),
+                          ir::And(ir::GreaterEqual(i[1], 1), ir::Less(i[1], w + 1)));
+    return ir::IfThenElse(inside, x({i[0] - 1, i[1] - 1, i[2]}), ir::ConstFloat(Float(32), 0));
+  });
+  Tensor y =
+      tir::Reduce({Expr(4), w, Expr(24)}, {Expr(3), Expr(3)}, tir::SumReducer(Float(32)),
+                  [&](const Indices& i, const Indices& r) {
+                    return padded({i[0] + r[0], i[1] + r[1], i[2]}) * weight({r[0], r[1], i[2]});
+                  });
+  auto func = tir::CreatePrimFunc({x, weight}, {y});
+  for (int64_t size : {1, 2, 9}) ExpectSame(func, {{"w", size}});
+}
+
+}  // namespace
+}  // namespace relaxvm::schedule
