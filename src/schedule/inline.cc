@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "arith/same.h"
 #include "schedule/stage.h"
 
 namespace relaxvm::schedule {
@@ -31,7 +32,7 @@ bool StoresEveryElementInOrder(const Stage& s) {
   if (s.indices.size() != s.spatial.size()) return false;
   for (size_t i = 0; i < s.indices.size(); ++i) {
     if (!s.indices[i].same_as(s.spatial[i].var)) return false;
-    if (!ir::StructuralEqual(s.spatial[i].extent, s.out->shape()[i])) return false;
+    if (!arith::SameScalar(s.spatial[i].extent, s.out->shape()[i])) return false;
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "arith/analyzer.h"
+#include "arith/same.h"
 
 namespace relaxvm::schedule {
 namespace {
@@ -33,7 +34,7 @@ bool IsLoadOf(const Expr& e, const Var& buffer, const ffi::Array<Expr>& indices)
   if (load == nullptr || !load->buffer.same_as(buffer) || load->indices.size() != indices.size())
     return false;
   for (size_t i = 0; i < indices.size(); ++i) {
-    if (!ir::StructuralEqual(load->indices[i], indices[i])) return false;
+    if (!arith::SameScalar(load->indices[i], indices[i])) return false;
   }
   return true;
 }

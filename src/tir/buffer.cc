@@ -50,7 +50,7 @@ int IndexLanes(const ffi::Array<Expr>& indices) {
 BufferLoad::BufferLoad(Var buffer, ffi::Array<Expr> indices, Expr predicate, ir::Span span)
     : Expr(ffi::UnsafeInit{}) {
   Buffer typed(buffer);
-  RELAXVM_CHECK(indices.size() == typed.shape().size())
+  RELAXVM_CHECK(indices.size() == typed.shape().size() || indices.size() == 1)
       << "load from " << buffer->name << ": " << indices.size() << " indices for "
       << typed.shape().size() << " dimensions";
   auto node = ffi::make_object<BufferLoadObj>();

@@ -47,7 +47,9 @@ bool IsBuffer(const Expr& e);
 // Lanes of the access that `indices` make: those of its vector indices, 1 without any.
 int IndexLanes(const ffi::Array<Expr>& indices);
 
-// buffer[indices].  Indices may be vectors (Ramp or other): the result then has their lanes.
+// buffer[indices].  Indices may be vectors (Ramp or other): the result then has their lanes.  One
+// index on a buffer of several dimensions counts elements in memory order (compact buffers only):
+// what schedules produce.
 class BufferLoadObj : public ir::ExprObj {
  public:
   Var buffer = Var(ffi::UnsafeInit{});

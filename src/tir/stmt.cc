@@ -15,7 +15,7 @@ BufferStore::BufferStore(Var buffer, Expr value, ffi::Array<Expr> indices, Expr 
                          Span span)
     : Stmt(ffi::UnsafeInit{}) {
   Buffer typed(buffer);
-  RELAXVM_CHECK(indices.size() == typed.shape().size())
+  RELAXVM_CHECK(indices.size() == typed.shape().size() || indices.size() == 1)
       << "store to " << buffer->name << ": " << indices.size() << " indices for "
       << typed.shape().size() << " dimensions";
   RELAXVM_CHECK(SameElement(value.dtype(), typed.elem_dtype()))

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tir/functor.h"
@@ -154,6 +155,21 @@ class Interpreter {
     return {};
   }
 
+  // Does a nest hold a block with an init?  Notes the loops of its reduce axes.
+  bool ReadReduceLoops(const tir::Stmt& nest) {
+    bool has_init = false;
+    tir::PostOrderVisit(nest, [&](const ffi::ObjectRef& node) {
+      const auto* realize = node.as<tir::SBlockRealizeObj>();
+      if (realize == nullptr) return;
+      has_init = has_init || realize->block->init.defined();
+      for (size_t i = 0; i < realize->iter_values.size(); ++i) {
+        if (realize->block->iter_vars[i]->kind == tir::IterKind::kReduce)
+          reduce_loops_.insert(realize->iter_values[i].get());
+      }
+    });
+    return has_init;
+  }
+
   void Exec(const tir::Stmt& s) {
     if (!s.defined()) return;
     if (const auto* seq = s.as<tir::SeqStmtObj>()) {
@@ -168,21 +184,28 @@ class Interpreter {
     } else if (const auto* branch = s.as<tir::IfThenElseObj>()) {
       Exec(Eval(branch->condition)[0] != 0 ? branch->then_case : branch->else_case);
     } else if (const auto* loop = s.as<tir::ForObj>()) {
-      const int64_t min = Int(loop->min), extent = Int(loop->extent);
+      if (nest_ == nullptr && ReadReduceLoops(s)) {
+        // Every element gets the reduction's identity first, also when there is nothing to add.
+        nest_ = loop;
+        initializing_ = true;
+        Exec(s);
+        initializing_ = false;
+        Exec(s);
+        nest_ = nullptr;
+        return;
+      }
+      const int64_t min = Int(loop->min);
+      const int64_t extent =
+          initializing_ && reduce_loops_.count(loop->loop_var.get()) ? 1 : Int(loop->extent);
       for (int64_t i = min; i < min + extent; ++i) {
         vars_[loop->loop_var.get()] = {static_cast<double>(i)};
         Exec(loop->body);
       }
     } else if (const auto* realize = s.as<tir::SBlockRealizeObj>()) {
-      bool first = true;
       for (size_t i = 0; i < realize->iter_values.size(); ++i) {
-        const tir::IterVar& axis = realize->block->iter_vars[i];
-        vars_[axis->var.get()] = Eval(realize->iter_values[i]);
-        if (axis->kind == tir::IterKind::kReduce)
-          first = first && Eval(realize->iter_values[i])[0] == 0;
+        vars_[realize->block->iter_vars[i]->var.get()] = Eval(realize->iter_values[i]);
       }
-      if (first) Exec(realize->block->init);
-      Exec(realize->block->body);
+      Exec(initializing_ ? realize->block->init : realize->block->body);
     } else {
       const auto* store = s.as<tir::BufferStoreObj>();
       RELAXVM_CHECK(store != nullptr) << s->GetTypeKey();
@@ -193,6 +216,9 @@ class Interpreter {
   }
 
   const std::map<std::string, int64_t>* named_ = nullptr;
+  const tir::ForObj* nest_ = nullptr;  // the nest of a block with init that is being run
+  bool initializing_ = false;
+  std::unordered_set<const ffi::Object*> reduce_loops_;
   std::unordered_map<const ffi::Object*, Lanes> vars_;
   std::unordered_map<const ffi::Object*, std::vector<double>*> memory_;
   std::vector<std::unique_ptr<std::vector<double>>> owned_;
