@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockBuilder for Python, and the one call by which the parser binds a value.
+#include "ir/block_builder.h"
+
+#include <tvm/ffi/reflection/registry.h>
+
+#include "api/convert.h"
+#include "api/register.h"
+#include "ops/op_def.h"
+
+namespace relaxvm::api {
+
+namespace refl = tvm::ffi::reflection;
+using ir::Expr;
+using ir::Span;
+using ir::Type;
+using ir::Var;
+
+namespace {
+
+class BuilderObj : public ffi::Object {
+ public:
+  explicit BuilderObj(ir::IRModule mod)
+      : facts(ops::MakeTypeContext()), builder(facts.get(), std::move(mod)) {}
+
+  std::unique_ptr<ir::TypeContext> facts;
+  ir::BlockBuilder builder;
+
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.relax.BlockBuilder", BuilderObj, ffi::Object);
+};
+class Builder : public ffi::ObjectRef {
+ public:
+  explicit Builder(ffi::ObjectPtr<BuilderObj> n) : ffi::ObjectRef(std::move(n)) {}
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(Builder, ffi::ObjectRef, BuilderObj);
+};
+
+// An annotation fits a value, or is an error; the variable gets the annotation unless it says less
+// of an alias.
+Type AnnotatedType(const Expr& value, const Type& annotation, const Span& span,
+                   ir::TypeContext& facts) {
+  ir::TypeFit fit = ir::FitsType(annotation, value->ty, facts);
+  if (fit == ir::TypeFit::kNever) {
+    Fail(ErrorKind::kTypeError, span.Place(), "the annotation says ", ops::DescribeType(annotation),
+         ", but the value is ", ops::DescribeType(value->ty), "; correct one of them");
+  }
+  const bool alias = value.as<ir::VarObj>() != nullptr;
+  if (alias && fit == ir::TypeFit::kAlways) return value->ty;
+  if (!alias && !ir::StructuralEqual(value->ty, annotation)) value->ty = annotation;
+  return alias ? annotation : value->ty;
+}
+
+Var MakeVar(const ffi::String& name, const Type& ty, bool dataflow, const Span& span) {
+  if (dataflow) return ir::DataflowVar(name, ty, span);
+  return Var(name, ty, span);
+}
+
+// Binds `value`, normalized, to a new variable called exactly `name`.
+Var Bind(Builder b, Expr value, ffi::String name, bool dataflow, Type annotation, Span span) {
+  value = b->builder.Normalize(std::move(value));
+  if (!value->span.defined()) value->span = span;
+  Type ty = annotation.defined() ? AnnotatedType(value, annotation, span, *b->facts) : value->ty;
+  Var var = MakeVar(name, ty, dataflow, span);
+  b->builder.EmitBinding(ir::VarBinding(var, value, span));
+  return var;
+}
+
+Var BindMatchCast(Builder b, Expr value, Type ty, ffi::String name, bool dataflow, Span span) {
+  value = b->builder.NormalizeArgument(std::move(value));
+  if (ir::FitsType(ty, value->ty, *b->facts) == ir::TypeFit::kNever) {
+    Fail(ErrorKind::kTypeError, span.Place(), "match_cast to ", ops::DescribeType(ty),
+         ", which a value of type ", ops::DescribeType(value->ty), " can never have");
+  }
+  Var var = MakeVar(name, ty, dataflow, span);
+  b->builder.EmitBinding(ir::MatchCast(var, value, ty, span));
+  return var;
+}
+
+}  // namespace
+
+void RegisterBuilder() {
+  refl::ObjectDef<BuilderObj>(refl::init(false));
+  refl::GlobalDef()
+      .def("relaxvm.relax.BlockBuilder",
+           [](ffi::Optional<ir::IRModule> mod) {
+             return Builder(
+                 ffi::make_object<BuilderObj>(mod.has_value() ? mod.value() : ir::IRModule()));
+           })
+      .def("relaxvm.relax.Builder_Begin",
+           [](Builder b, bool dataflow) { b->builder.BeginBlock(dataflow); })
+      .def("relaxvm.relax.Builder_End", [](Builder b) { return b->builder.EndBlock(); })
+      .def("relaxvm.relax.Builder_InDataflow", [](Builder b) { return b->builder.InDataflow(); })
+      .def("relaxvm.relax.Builder_Emit",
+           [](Builder b, Expr value, ffi::String name) { return b->builder.Emit(value, name); })
+      .def("relaxvm.relax.Builder_EmitOutput",
+           [](Builder b, Expr value, ffi::String name) {
+             return b->builder.EmitOutput(value, name);
+           })
+      .def("relaxvm.relax.Builder_MatchCast",
+           [](Builder b, Expr value, Type ty, ffi::String name) {
+             return b->builder.EmitMatchCast(value, ty, name);
+           })
+      .def("relaxvm.relax.Builder_EmitBinding",
+           [](Builder b, ir::Binding binding) { b->builder.EmitBinding(binding); })
+      .def("relaxvm.relax.Builder_Normalize",
+           [](Builder b, Expr e) { return b->builder.Normalize(e); })
+      .def("relaxvm.relax.Builder_NormalizeArgument",
+           [](Builder b, Expr e) { return b->builder.NormalizeArgument(e); })
+      .def("relaxvm.relax.Builder_Lookup",
+           [](Builder b, Var var) -> ffi::Optional<Expr> {
+             Expr value = b->builder.LookupBinding(var);
+             return value.defined() ? ffi::Optional<Expr>(value) : std::nullopt;
+           })
+      .def("relaxvm.relax.Builder_UniqueName",
+           [](Builder b, ffi::String hint) { return b->builder.UniqueName(hint); })
+      .def("relaxvm.relax.Builder_AddFunction",
+           [](Builder b, ir::BaseFunc func, ffi::String name) {
+             return b->builder.AddFunction(func, name);
+           })
+      .def("relaxvm.relax.Builder_UpdateFunction",
+           [](Builder b, ir::GlobalVar var, ir::BaseFunc func) {
+             b->builder.UpdateFunction(var, func);
+           })
+      // The function as callers see it: its result's type speaks of parameters only.
+      .def("relaxvm.relax.Builder_FinishFunction",
+           [](Builder b, ir::Function func) {
+             Type seen = b->builder.InferType(func->body);
+             func->body->ty = seen;
+             return ir::Function(func->params, func->body,
+                                 func->ret_ty.defined() ? func->ret_ty : seen, func->is_pure,
+                                 func->attrs, func->span);
+           })
+      .def("relaxvm.relax.Builder_DefineFunction",
+           [](Builder b, ir::GlobalVar var, ir::BaseFunc func) {
+             b->builder.UpdateFunction(var, func);
+             return b->builder.module()->FindVar(var->name_hint).value();
+           })
+      .def("relaxvm.relax.Builder_Module",
+           [](Builder b) {
+             const ir::IRModule& mod = b->builder.module();
+             return ir::IRModule(mod->functions, mod->attrs, mod->global_infos);
+           })
+      .def("relaxvm.relax.Builder_Bind", Bind)
+      .def("relaxvm.relax.Builder_BindMatchCast", BindMatchCast);
+}
+
+}  // namespace relaxvm::api

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of operators for Python, and calls made from what Python passes.
+#include <tvm/ffi/reflection/registry.h>
+
+#include <string>
+
+#include "api/convert.h"
+#include "api/register.h"
+#include "ops/op_def.h"
+
+namespace relaxvm::api {
+
+namespace refl = tvm::ffi::reflection;
+using ffi::Any;
+using ffi::Array;
+using ir::Expr;
+using ops::ArgKind;
+
+namespace {
+
+// [name, doc, arguments, attributes, any number of arguments?]
+Array<Any> DescribeOperator(const ops::OpDef& def) {
+  Array<Any> args, attrs;
+  for (const ops::ArgDoc& a : def.args) {
+    args.push_back(Array<Any>{ffi::String(a.name), ffi::String(a.doc), static_cast<int64_t>(a.kind),
+                              a.optional});
+  }
+  for (const ops::AttrField& f : def.attrs) {
+    attrs.push_back(Array<Any>{ffi::String(f.name), ffi::String(f.type), ffi::String(f.doc),
+                               f.default_value, f.required});
+  }
+  return {ffi::String(def.name), ffi::String(def.doc), args, attrs, def.variadic};
+}
+
+bool IsNumber(const Any& v) {
+  return v.type_index() == ffi::TypeIndex::kTVMFFIBool ||
+         v.type_index() == ffi::TypeIndex::kTVMFFIInt ||
+         v.type_index() == ffi::TypeIndex::kTVMFFIFloat;
+}
+
+class Arguments {
+ public:
+  Arguments(const std::string& op, const ops::OpDef& def) : op_(op), def_(def) {}
+
+  Expr Convert(size_t i, const Any& v) const {
+    const ops::ArgDoc* doc = i < def_.args.size() ? &def_.args[i]
+                             : def_.args.empty()  ? nullptr
+                                                  : &def_.args.back();
+    ArgKind kind = doc == nullptr || i >= def_.args.size() ? ArgKind::kAny : doc->kind;
+    if (auto e = v.as<Expr>(); e && e->defined()) return *e;
+    switch (kind) {
+      case ArgKind::kTensor:
+        if (IsNumber(v)) {
+          Fail(ErrorKind::kTypeError, op_, ": ", doc->name,
+               " must be a tensor; write the number as R.const(...)");
+        }
+        break;
+      case ArgKind::kTensors:
+      case ArgKind::kPrims:
+        if (auto list = v.as<Array<Any>>()) return Tuple(*list, kind == ArgKind::kPrims);
+        break;
+      case ArgKind::kShape:
+        if (auto list = v.as<Array<Any>>()) return ir::ShapeExpr(ToScalars(*list));
+        if (auto shape = v.as<ffi::Shape>()) {
+          Array<Expr> dims;
+          for (int64_t d : *shape) dims.push_back(ir::IntImm(Int(64), d));
+          return ir::ShapeExpr(dims);
+        }
+        if (v.type_index() == ffi::TypeIndex::kTVMFFIInt) return ir::ShapeExpr({ToScalar(v)});
+        break;
+      case ArgKind::kPrim:
+        if (IsNumber(v)) return ToScalar(v);
+        break;
+      case ArgKind::kDtype:
+        if (auto text = v.as<ffi::String>()) return ir::DataTypeImm(ParseDType(std::string(*text)));
+        if (auto dtype = v.as<DLDataType>()) return ir::DataTypeImm(*dtype);
+        break;
+      case ArgKind::kString:
+        if (auto text = v.as<ffi::String>()) return ir::StringImm(*text);
+        break;
+      case ArgKind::kFunc:
+        if (auto text = v.as<ffi::String>()) return ir::ExternFunc(*text);
+        break;
+      case ArgKind::kAny: break;
+    }
+    return General(i, v);
+  }
+
+ private:
+  Expr Tuple(const Array<Any>& list, bool scalars) const {
+    Array<Expr> fields;
+    for (const Any& v : list) fields.push_back(scalars ? ToScalar(v) : General(0, v));
+    return ir::Tuple(fields);
+  }
+
+  Expr General(size_t i, const Any& v) const {
+    if (auto e = v.as<Expr>(); e && e->defined()) return *e;
+    if (IsNumber(v)) return ToScalar(v);
+    if (auto list = v.as<Array<Any>>()) return Tuple(*list, false);
+    if (auto text = v.as<ffi::String>()) return ir::StringImm(*text);
+    if (auto data = v.as<ffi::Tensor>()) return ir::Constant(*data);
+    if (auto dtype = v.as<DLDataType>()) return ir::DataTypeImm(*dtype);
+    const char* name = i < def_.args.size() ? def_.args[i].name : "an argument";
+    Fail(ErrorKind::kTypeError, op_, ": ", name, " must be an expression, got a value of type ",
+         v.GetTypeKey());
+  }
+
+  const std::string& op_;
+  const ops::OpDef& def_;
+};
+
+ir::Call MakeCall(ffi::String name, Array<Any> args, ffi::Map<ffi::String, Any> attrs,
+                  Array<ir::Type> ty_args, ir::Span span) {
+  const std::string op(name);
+  const ops::OpDef& def = ops::RecordOf(ops::GetOp(op).get());
+  Arguments arguments(op, def);
+  Array<Expr> exprs;
+  exprs.reserve(args.size());
+  for (size_t i = 0; i < args.size(); ++i) exprs.push_back(arguments.Convert(i, args[i]));
+  return ops::MakeCall(op, exprs, attrs, ty_args, span);
+}
+
+}  // namespace
+
+void RegisterOperators() {
+  refl::GlobalDef()
+      .def("relaxvm.ops.List",
+           [] {
+             Array<Any> rows;
+             for (const ir::Op& op : ops::AllOps())
+               rows.push_back(DescribeOperator(ops::RecordOf(op.get())));
+             return rows;
+           })
+      .def("relaxvm.ops.Get", [](ffi::String name) { return ops::GetOp(std::string(name)); })
+      .def("relaxvm.ops.MakeCall", MakeCall)
+      .def("relaxvm.ops.InferType", [](ir::Expr e) {
+        auto facts = ops::MakeTypeContext();
+        ir::BlockBuilder builder(facts.get());
+        return builder.InferType(e);
+      });
+}
+
+}  // namespace relaxvm::api

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of passes for Python.
+#include <tvm/ffi/reflection/registry.h>
+
+#include <string>
+#include <unordered_map>
+
+#include "api/register.h"
+#include "passes/pass.h"
+
+namespace relaxvm::api {
+
+namespace ffi = tvm::ffi;
+namespace refl = tvm::ffi::reflection;
+
+namespace {
+
+struct Row {
+  const char* options;
+  const char* doc;
+  passes::PassFn run;
+};
+
+const std::unordered_map<std::string, Row>& Table() {
+  static const std::unordered_map<std::string, Row> rows = {
+#define PASS(name, options, doc) {#name, {options, doc, &passes::name}},
+#include "passes/pass_list.def"
+#undef PASS
+  };
+  return rows;
+}
+
+ir::IRModule RunPass(ffi::String name, ir::IRModule mod, ffi::Map<ffi::String, ffi::Any> options,
+                     ffi::Map<ffi::String, ffi::Any> config, ffi::String target) {
+  auto it = Table().find(std::string(name));
+  if (it == Table().end()) Fail(ErrorKind::kValueError, "there is no pass called ", name);
+  passes::PassContext context;
+  context.options = std::move(options);
+  context.config = std::move(config);
+  context.target = std::string(target);
+  return it->second.run(std::move(mod), context);
+}
+
+}  // namespace
+
+void RegisterPasses() {
+  refl::GlobalDef()
+      // [[name, options as a Python signature, doc]...]
+      .def("relaxvm.transform.List",
+           [] {
+             ffi::Array<ffi::Array<ffi::String>> rows;
+#define PASS(name, options, doc) rows.push_back({#name, options, doc});
+#include "passes/pass_list.def"
+#undef PASS
+             return rows;
+           })
+      .def("relaxvm.transform.Run", RunPass);
+}
+
+}  // namespace relaxvm::api
