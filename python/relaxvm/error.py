@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions that users catch by name."""
+
+from __future__ import annotations
+
+TVMError = RuntimeError
+InternalError = RuntimeError
+
+
+class DiagnosticError(Exception):
+    """A script is wrong: the message says where (file:line:column), what, and what to do."""

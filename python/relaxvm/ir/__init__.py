@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both languages share: types, expressions, modules, structural equality."""
+
+from .attrs import Attrs, DictAttrs
+from .base import (
+    Object,
+    SourceName,
+    Span,
+    assert_structural_equal,
+    load_json,
+    save_json,
+    structural_equal,
+    structural_hash,
+)
+from .container import Array, Map
+from .expr import (
+    BaseFunc,
+    Call,
+    Expr,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    Op,
+    PrimExpr,
+    Range,
+    RelaxExpr,
+    Var,
+    is_prim_expr,
+)
+from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
+from .module import IRModule
+from .type import (
+    FuncType,
+    PointerType,
+    PrimType,
+    TupleType,
+    Type,
+)
+
+__all__ = [
+    "Array",
+    "Attrs",
+    "BaseFunc",
+    "Call",
+    "DictAttrs",
+    "DummyGlobalInfo",
+    "Expr",
+    "FloatImm",
+    "FuncType",
+    "GlobalInfo",
+    "GlobalVar",
+    "IRModule",
+    "IntImm",
+    "Map",
+    "Object",
+    "Op",
+    "PointerType",
+    "PrimExpr",
+    "PrimType",
+    "Range",
+    "RelaxExpr",
+    "SourceName",
+    "Span",
+    "TupleType",
+    "Type",
+    "VDevice",
+    "Var",
+    "assert_structural_equal",
+    "is_prim_expr",
+    "load_json",
+    "save_json",
+    "structural_equal",
+    "structural_hash",
+]

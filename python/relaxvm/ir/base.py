@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the languages: printing, comparing, places in sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm_ffi import Object
+
+from .. import _compiler
+
+_compiler.load()
+_print = _compiler.func("script.Print")
+_equal = _compiler.func("ir.StructuralEqual")
+_mismatch = _compiler.func("ir.FirstMismatch")
+_hash = _compiler.func("ir.StructuralHash")
+_span = _compiler.func("ir.Span")
+
+
+def plain(obj: Any) -> Any:
+    """What `obj` stands for: proxies of types and deferred comparisons become objects."""
+    convert = getattr(obj, "as_object", None)
+    return convert() if convert is not None else obj
+
+
+class Scriptable:
+    """Adds `script()`, `show()` and a readable `str()`."""
+
+    __slots__ = ()
+
+    def script(
+        self,
+        *,
+        name: str | None = None,
+        show_meta: bool = False,
+        module_name: str = "Module",
+        extra_config: dict[str, Any] | None = None,
+        **_ignored: Any,
+    ) -> str:
+        """The object as TVMScript; `show_meta` writes the contents of large constants."""
+        return _print(self, name or module_name, show_meta)
+
+    def show(self, *args: Any, **options: Any) -> None:
+        """Prints `script()`; arguments that choose colours are accepted and not needed."""
+        print(self.script(show_meta=bool(options.get("show_meta", False))))
+
+    def __str__(self) -> str:
+        return _print(self, "Module", False)
+
+    def __repr__(self) -> str:
+        return _print(self, "Module", False)
+
+
+@tvm_ffi.register_object("relaxvm.ir.Span")
+class Span(Object):
+    """A place in a source: file, line and column, counted from 1."""
+
+    def __init__(
+        self, source_name: Any, line: int, column: int, end_line: int = 0, end_column: int = 0
+    ) -> None:
+        self.__init_handle_by_constructor__(
+            _span, str(source_name), line, column, end_line, end_column
+        )
+
+
+def SourceName(name: str) -> str:
+    """The name of a source; a plain string here."""
+    return name
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Are two programs the same up to the names of bound variables?"""
+    return _equal(plain(lhs), plain(rhs), map_free_vars)
+
+
+def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+    """Equal programs have equal hashes."""
+    return _hash(plain(node), map_free_vars)
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raises ValueError that shows the first difference."""
+    lhs, rhs = plain(lhs), plain(rhs)
+    if _equal(lhs, rhs, map_free_vars):
+        return
+    path = _mismatch(lhs, rhs, map_free_vars)
+    where = f"{path[0]} and {path[1]}" if path is not None else "<root>"
+    raise ValueError(
+        f"the programs differ at {where}\n---- left ----\n{_text(lhs)}\n---- right ----\n{_text(rhs)}"
+    )
+
+
+def _text(obj: Any) -> str:
+    return _print(obj, "Module", False) if isinstance(obj, Object) else repr(obj)
+
+
+def save_json(node: Any) -> str:
+    """A module or function as text that `load_json` takes back."""
+    return _print(node, "Module", True)
+
+
+def load_json(text: str) -> Any:
+    """What `save_json` wrote."""
+    from ..script.parser import from_source
+
+    return from_source(text)

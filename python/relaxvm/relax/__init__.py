@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph language.  Names are found when they are first used, so that running a model does not load the compiler."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPR = (
+    "Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr ExternFunc Function GlobalVar If "
+    "MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem VDevice Var VarBinding const extern "
+    "get_shape_of make_shape prim_value te_tensor"
+)
+_TYPE = "AnyType FuncType ObjectType PrimType ShapeType TensorType TupleType Type"
+_CALLS = (
+    "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
+    "call_tir call_tir_inplace call_tir_with_grad invoke_closure invoke_pure_closure make_closure"
+)
+_FUNCTORS = "ExprFunctor PyExprMutator PyExprVisitor"
+
+_NAMES: dict[str, tuple[str, str]] = {}  # name -> (module, name there)
+for _module, _list in (
+    ("relaxvm.relax.expr", _EXPR),
+    ("relaxvm.relax.op.calls", _CALLS),
+    ("relaxvm.relax.expr_functor", _FUNCTORS),
+):
+    _NAMES.update({_n: (_module, _n) for _n in _list.split()})
+for _n in _TYPE.split():
+    _home = {"FuncType": "ir", "PrimType": "ir", "TupleType": "ir", "Type": "ir"}.get(_n, "relax")
+    _NAMES[_n] = (f"relaxvm.{_home}.type", _n)
+_NAMES["BlockBuilder"] = ("relaxvm.relax.block_builder", "BlockBuilder")
+_NAMES["print"] = ("relaxvm.relax.op.calls", "print_")
+_NAMES["DataflowBlockRewrite"] = ("relaxvm.relax.binding_rewrite", "DataflowBlockRewrite")
+
+_MODULES = (
+    "analysis",
+    "binding_rewrite",
+    "block_builder",
+    "dpl",
+    "expr",
+    "expr_functor",
+    "frontend",
+    "ir",
+    "op",
+    "testing",
+    "transform",
+    "type",
+    "utils",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        module, there = _NAMES[name]
+        value = getattr(importlib.import_module(module), there)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module relaxvm.relax has no attribute {name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES, *_MODULES})

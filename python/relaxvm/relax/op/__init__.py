@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators.  Functions are made from the compiler's table of operators when this package is imported: name, arguments,
+attributes, defaults and documentation stand there once.  calls.py has those that take more than a row can say."""
+
+from __future__ import annotations
+
+from .build import call_operator, install
+
+install(__name__)
+
+__all__ = ["call_operator"]
