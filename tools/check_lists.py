@@ -72,6 +72,15 @@ def check_passes() -> Iterator[str]:
         )
         if test not in tests:
             yield f"{index.relative_to(ROOT)}:{number}: {name} has no tests/passes/<group>/{test}.py"
+    listed = {name for _, name in names}
+    for path, text in sources("src/passes"):
+        for match in re.finditer(
+            r"^(?:ir::)?IRModule (\w+)\((?:ir::)?IRModule \w+, const PassContext&",
+            text,
+            re.MULTILINE,
+        ):
+            if match[1] not in listed:
+                yield f"{path.relative_to(ROOT)}: {match[1]} has no row in {index.relative_to(ROOT)}"
 
 
 def check_builtins() -> Iterator[str]:

@@ -144,3 +144,18 @@ def test_pages_link_only_to_files_that_exist():
         )
     }
     assert not [(page, name) for page, name in names if not (ROOT / name).exists()]
+
+
+def test_code_in_pages_stands_in_the_sources():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    excerpts = [
+        (page.name, file, code)
+        for page in pages
+        for file, code in re.findall(
+            r"<!-- from (\S+) -->\n```\w*\n(.*?)```", page.read_text(), re.DOTALL
+        )
+    ]
+    assert excerpts
+    assert not [
+        (page, file) for page, file, code in excerpts if code not in (ROOT / file).read_text()
+    ]
