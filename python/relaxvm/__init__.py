@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """relaxvm compiles machine-learning models to one small native program and runs it on a register virtual machine.
 
-Importing it loads neither the compiler nor its languages: names are found when they are first used."""
+Importing it loads the runtime library alone, neither the compiler nor its languages: their names are found when they
+are first used."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+from relaxvm import _ffi
+from relaxvm._registry import get_global_func, register_func, register_global_func, remove_global_func
+from relaxvm.runtime import DataType, Device, Tensor, VirtualMachine, cpu, cuda, device, load, null
+
+__version__: str = _ffi.runtime_function("runtime.version")()
+
 # name -> module that has it
 _NAMES = {
     "IRModule": "relaxvm.ir.module",
     "TVMError": "relaxvm.error",
+    "compile": "relaxvm._compile",
 }
 _MODULES = (
     "analysis",
     "arith",
+    "cli",
+    "contrib",
     "error",
+    "inference",
     "ir",
     "relax",
     "runtime",
+    "s_tir",
     "script",
+    "target",
     "te",
     "testing",
     "tirx",
@@ -42,3 +55,21 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_NAMES, *_MODULES})
+
+
+__all__ = [
+    "DataType",
+    "Device",
+    "Tensor",
+    "VirtualMachine",
+    "__version__",
+    "cpu",
+    "cuda",
+    "device",
+    "get_global_func",
+    "load",
+    "null",
+    "register_func",
+    "register_global_func",
+    "remove_global_func",
+]

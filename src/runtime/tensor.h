@@ -14,7 +14,8 @@ namespace relaxvm::runtime {
 // A block of a pool; goes back when the last reference does.
 class StorageObj : public tvm::ffi::Object {
  public:
-  StorageObj(std::shared_ptr<MemoryPool> pool, MemoryBlock block) : pool_(std::move(pool)), block_(block) {}
+  StorageObj(std::shared_ptr<MemoryPool> pool, MemoryBlock block)
+      : pool_(std::move(pool)), block_(block) {}
   ~StorageObj() { pool_->Free(block_); }
   void* data() const { return block_.data; }
   size_t num_bytes() const { return block_.num_bytes; }
@@ -29,29 +30,37 @@ class StorageObj : public tvm::ffi::Object {
 
 class Storage : public tvm::ffi::ObjectRef {
  public:
-  Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes, size_t alignment = MemoryPool::kDefaultAlignment);
+  Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes,
+          size_t alignment = MemoryPool::kDefaultAlignment);
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(Storage, tvm::ffi::ObjectRef, StorageObj);
 };
 
-// Bytes of a dense tensor of this shape.  Throws ValueError for a negative dimension or a size beyond 2^62.
+// Bytes of a dense tensor of this shape.  Throws ValueError for a negative dimension or a size
+// beyond 2^62.
 int64_t TensorBytes(tvm::ffi::ShapeView shape, DLDataType dtype);
 
-// A dense tensor that keeps `owner` alive.  About 15 ns: cells of up to 8 dimensions are recycled per thread.
-tvm::ffi::Tensor MakeTensor(void* data, tvm::ffi::ShapeView shape, DLDataType dtype, DLDevice device,
-                            tvm::ffi::ObjectRef owner);
+// A dense tensor that keeps `owner` alive.  About 15 ns: cells of up to 8 dimensions are recycled
+// per thread.
+tvm::ffi::Tensor MakeTensor(void* data, tvm::ffi::ShapeView shape, DLDataType dtype,
+                            DLDevice device, tvm::ffi::ObjectRef owner);
 
 // A dense tensor at `byte_offset` of the storage.  Throws ValueError when it does not fit.
-tvm::ffi::Tensor AllocTensor(const Storage& storage, int64_t byte_offset, tvm::ffi::ShapeView shape, DLDataType dtype);
+tvm::ffi::Tensor AllocTensor(const Storage& storage, int64_t byte_offset, tvm::ffi::ShapeView shape,
+                             DLDataType dtype);
 
 // A dense tensor with its own storage.
-tvm::ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, tvm::ffi::ShapeView shape, DLDataType dtype);
+tvm::ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, tvm::ffi::ShapeView shape,
+                             DLDataType dtype);
 // The same from a process-wide pool of host memory without a cache.
 tvm::ffi::Tensor EmptyHostTensor(tvm::ffi::ShapeView shape, DLDataType dtype);
 
 // Copies values; shapes and dtypes must agree, both must be dense.  Done when it returns.
 void CopyTensor(const DLTensor& from, const DLTensor& to);
 
-inline char* DataOf(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }
+inline const DLTensor& Raw(const tvm::ffi::Tensor& tensor) { return *tensor.GetDLTensorPtr(); }
+inline char* DataOf(const DLTensor& tensor) {
+  return static_cast<char*>(tensor.data) + tensor.byte_offset;
+}
 bool IsHost(DLDevice device);
 
 }  // namespace relaxvm::runtime

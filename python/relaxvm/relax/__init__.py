@@ -28,6 +28,12 @@ for _module, _list in (
 for _n in _TYPE.split():
     _home = {"FuncType": "ir", "PrimType": "ir", "TupleType": "ir", "Type": "ir"}.get(_n, "relax")
     _NAMES[_n] = (f"relaxvm.{_home}.type", _n)
+_NAMES.update(
+    {_n: ("relaxvm.relax.exec_builder", _n) for _n in ("ExecBuilder", "SpecialReg", "VMFuncKind")}
+)
+_NAMES.update(
+    {_n: ("relaxvm.relax.virtual_machine", _n) for _n in ("VMExecutable", "VMInstrumentReturnKind", "VirtualMachine")}
+)
 _NAMES["BlockBuilder"] = ("relaxvm.relax.block_builder", "BlockBuilder")
 _NAMES["print"] = ("relaxvm.relax.op.calls", "print_")
 _NAMES["DataflowBlockRewrite"] = ("relaxvm.relax.binding_rewrite", "DataflowBlockRewrite")
@@ -37,6 +43,7 @@ _MODULES = (
     "binding_rewrite",
     "block_builder",
     "dpl",
+    "exec_builder",
     "expr",
     "expr_functor",
     "frontend",
@@ -46,6 +53,7 @@ _MODULES = (
     "transform",
     "type",
     "utils",
+    "virtual_machine",
 )
 
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs without a compiler: tensors, devices, modules, executables, the virtual machine."""
+
+from __future__ import annotations
+
+from relaxvm._ffi import tvm_ffi
+from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
+from relaxvm.runtime.executable import Executable, VMExecutable
+from relaxvm.runtime.module import Module, load, load_module
+from relaxvm.runtime.tensor import Tensor, empty, from_dlpack, tensor
+from relaxvm.runtime.vm import VirtualMachine, VMInstrumentReturnKind
+
+DataType = tvm_ffi.dtype
+Object = tvm_ffi.Object
+PackedFunc = tvm_ffi.Function
+Shape = tvm_ffi.Shape
+ShapeTuple = tvm_ffi.Shape
+convert = tvm_ffi.convert
+
+__all__ = [
+    "DataType",
+    "Device",
+    "Executable",
+    "Module",
+    "Object",
+    "PackedFunc",
+    "Shape",
+    "ShapeTuple",
+    "Tensor",
+    "VMExecutable",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
+    "convert",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "from_dlpack",
+    "gpu",
+    "load",
+    "load_module",
+    "null",
+    "tensor",
+]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices by name."""
+
+from __future__ import annotations
+
+from relaxvm._ffi import runtime_function, tvm_ffi
+
+Device = tvm_ffi.Device
+_NULL_DEVICE_TYPE = 12  # DLPack's extension device; runtime/device.h
+_CUDA_DEVICE_TYPE = 2
+
+_exists = runtime_function("runtime.device_exists")
+_synchronize = runtime_function("runtime.synchronize")
+
+
+def device(name: str | int, index: int | None = None) -> Device:
+    """A device from its name ("cpu", "cpu:1", "null") or DLPack type, and index."""
+    if isinstance(name, int):
+        return Device(name, index or 0)
+    kind, _, suffix = name.partition(":")
+    if suffix:
+        index = int(suffix)
+    if kind in ("null", "ext_dev"):
+        return null(index or 0)
+    if kind in ("llvm", "c"):
+        return cpu(index or 0)
+    return tvm_ffi.device(kind, index or 0)
+
+
+def cpu(index: int = 0) -> Device:
+    return tvm_ffi.device("cpu", index)
+
+
+def null(index: int = 0) -> Device:
+    """The null device: it queues work and runs it late, for tests."""
+    return Device(_NULL_DEVICE_TYPE, index)
+
+
+def cuda(index: int = 0) -> Device:
+    """A CUDA device; builds without CUDA refuse it when it is used."""
+    return Device(_CUDA_DEVICE_TYPE, index)
+
+
+gpu = cuda
+
+
+def exists(dev: Device) -> bool:
+    """Whether this build can use the device."""
+    return _exists(dev)
+
+
+def synchronize(dev: Device) -> None:
+    """Returns when all work of the device is done."""
+    _synchronize(dev)

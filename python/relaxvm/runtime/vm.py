@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual machine as Python sees it."""
+
+from __future__ import annotations
+
+import enum
+import numbers
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxvm._ffi import runtime_function, tvm_ffi
+from relaxvm.runtime.device import Device, cpu
+from relaxvm.runtime.executable import Executable
+from relaxvm.runtime.tensor import tensor
+
+_create = runtime_function("vm.create")
+_CPU = 1
+
+
+class VMInstrumentReturnKind(enum.IntEnum):
+    """What an instrument tells the VM to do with the call it is asked about."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+class VirtualMachine:
+    """An executable, ready to run on devices.
+
+    `vm["f"](x)` calls a function; any number of threads may do so at once.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
+
+    def __init__(
+        self,
+        rt_mod: Executable | tvm_ffi.Module,
+        device: Device | Sequence[Device] | None = None,
+        memory_cfg: str | Mapping[Device, str] | None = None,
+        profile: bool = False,
+        *,
+        memory_limit: int = 0,
+        num_threads: int | None = None,
+    ) -> None:
+        """`memory_cfg` is "naive" or "pooled" (the default), for all devices or for each; `memory_limit` counts bytes."""
+        self.module = _create(
+            rt_mod.mod if isinstance(rt_mod, Executable) else rt_mod,
+            *self._device_args(device, memory_cfg, memory_limit),
+        )
+        self._functions: dict[str, tvm_ffi.Function] = {}
+        self._set_input = self.module["set_input"]
+        self._invoke_stateful = self.module["invoke_stateful"]
+        self._get_output = self.module["get_output"]
+        self._get_output_arity = self.module["get_output_arity"]
+        self._get_function_arity = self.module["get_function_arity"]
+        self._get_function_param_name = self.module["get_function_param_name"]
+        self._devices = self._device_list(device)
+        if num_threads is not None:
+            self.set_num_threads(num_threads)
+
+    @staticmethod
+    def _device_list(device) -> list[Device]:
+        devices = (
+            [cpu()] if device is None else [device] if isinstance(device, Device) else list(device)
+        )
+        if not all(isinstance(dev, Device) for dev in devices):
+            raise TypeError("device must be a device, such as relaxvm.cpu(), or a list of devices")
+        if devices and devices[-1].dlpack_device_type() != _CPU:
+            devices.append(cpu())
+        return devices
+
+    @classmethod
+    def _device_args(cls, device, memory_cfg, memory_limit: int) -> list[int]:
+        kinds = {"naive": cls.NAIVE_ALLOCATOR, "pooled": cls.POOLED_ALLOCATOR}
+        args: list[int] = []
+        for dev in cls._device_list(device):
+            config = (
+                memory_cfg
+                if isinstance(memory_cfg, str) or memory_cfg is None
+                else memory_cfg.get(dev)
+            )
+            config = config or "pooled"
+            if config not in kinds:
+                raise ValueError(f"memory_cfg is {config!r}; use 'naive' or 'pooled'")
+            args += [dev.dlpack_device_type(), dev.index, kinds[config], memory_limit]
+        return args
+
+    # ---- calls ----
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The function of that name; look it up once when calls are short."""
+        try:
+            return self._functions[name]
+        except KeyError:
+            return self._bind(name)
+
+    def _bind(self, name: str) -> Callable[..., Any]:
+        try:
+            function = self.module[name]
+        except AttributeError:
+            raise AttributeError(f"the executable has no function {name!r}") from None
+        self._functions[name] = function
+        return function
+
+    def call(self, name: str, *args, **kwargs):
+        """Calls a function with keyword arguments and NumPy arrays; nested tuples and lists are taken as tuples."""
+        return self[name](*(self._convert(arg) for arg in self._bind_kwargs(name, args, kwargs)))
+
+    def invoke_closure(self, closure, *args):
+        """Calls a closure that a function of the VM returned."""
+        return closure(*args)
+
+    # ---- stateful interface ----
+
+    def _bind_kwargs(self, name: str, args: tuple, kwargs: Mapping[str, Any]) -> list:
+        if not kwargs:
+            return list(args)
+        arity = self._get_function_arity(name)
+        names = [str(self._get_function_param_name(name, i)) for i in range(arity)]
+        values: list = list(args) + [None] * (arity - len(args))
+        given = set(names[: len(args)])
+        for key, value in kwargs.items():
+            if key not in names:
+                raise ValueError(
+                    f"function {name} has no parameter {key!r}; its parameters are {', '.join(names)}"
+                )
+            if key in given:
+                raise ValueError(f"function {name}: parameter {key!r} is given twice")
+            given.add(key)
+            values[names.index(key)] = value
+        missing = [key for key in names if key not in given]
+        if missing:
+            raise ValueError(f"function {name}: no value for {', '.join(missing)}")
+        return values
+
+    def _convert(self, arg):
+        """What the VM takes: NumPy values become tensors on the first device, tuples and lists stay nested."""
+        if isinstance(arg, (np.ndarray, np.generic)):
+            return tensor(arg, self._devices[0])
+        if isinstance(arg, (list, tuple)):
+            return [self._convert(item) for item in arg]
+        if isinstance(arg, bool) or not isinstance(arg, numbers.Number):
+            return arg
+        return tensor(
+            np.array(arg, dtype="int64" if isinstance(arg, numbers.Integral) else "float32"),
+            self._devices[0],
+        )
+
+    def set_input(self, func_name: str, *args, **kwargs) -> None:
+        """Keeps the arguments of a function for `invoke_stateful`."""
+        values = self._bind_kwargs(func_name, args, kwargs)
+        self._set_input(func_name, *(self._convert(value) for value in values))
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Calls a function with the arguments that `set_input` keeps; `get_outputs` has the result."""
+        self._invoke_stateful(func_name)
+
+    def get_outputs(self, func_name: str):
+        """The result of the last `invoke_stateful`: a value, or nested tuples of values."""
+        return self._output(func_name, ())
+
+    def _output(self, func_name: str, path: tuple[int, ...]):
+        arity = self._get_output_arity(func_name, *path)
+        if arity < 0:
+            return self._get_output(func_name, *path)
+        return tuple(self._output(func_name, (*path, i)) for i in range(arity))
+
+    def save_function(
+        self, func_name: str, saved_name: str, *args, include_return: bool = True, **kwargs
+    ) -> None:
+        """Makes `saved_name` a function without parameters that calls `func_name` with these arguments."""
+        values = self._bind_kwargs(func_name, args, kwargs)
+        self._functions.pop(saved_name, None)
+        self.module["save_function"](
+            func_name, saved_name, include_return, *(self._convert(value) for value in values)
+        )
+
+    # ---- observation ----
+
+    def set_instrument(self, instrument: Callable | None) -> None:
+        """Calls `instrument(func, name, before_run, ret_value, *args)` before and after every call; None ends it."""
+        self.module["set_instrument"](instrument)
+        self._functions.clear()
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that calls `func_name` repeatedly and returns its times in seconds."""
+        function = self[func_name]
+
+        def evaluate(*args) -> BenchmarkResult:
+            function(*args)  # warm-up
+            results = []
+            for i in range(repeat):
+                count = max(1, number)
+                while True:
+                    start = time.perf_counter()
+                    for _ in range(count):
+                        function(*args)
+                    elapsed = time.perf_counter() - start
+                    if elapsed * 1e3 >= min_repeat_ms or count >= 1 << 30:
+                        break
+                    count *= 2
+                results.append(elapsed / count)
+                if cooldown_interval_ms > 0 and (i + 1) % max(1, repeats_to_cooldown) == 0:
+                    time.sleep(cooldown_interval_ms / 1e3)
+            return BenchmarkResult(results)
+
+        return evaluate
+
+    # ---- resources ----
+
+    def memory_stats(self, device_index: int = 0) -> dict[str, int]:
+        """Bytes in use and taken from the device, their peaks, and counts of allocations."""
+        return {
+            str(key): int(value) for key, value in self.module["memory_stats"](device_index).items()
+        }
+
+    def reset_peak_memory(self, device_index: int = 0) -> None:
+        self.module["reset_peak_memory"](device_index)
+
+    def trim_memory(self) -> int:
+        """Gives cached memory back; returns how many bytes."""
+        return self.module["trim_memory"]()
+
+    def set_memory_limit(self, num_bytes: int, device_index: int = 0) -> None:
+        """The most bytes to take from the device; 0 is no limit."""
+        self.module["set_memory_limit"](num_bytes, device_index)
+
+    def set_num_threads(self, count: int) -> None:
+        """The most threads that a kernel uses."""
+        self.module["set_num_threads"](count)
+
+    def set_time_limit(self, milliseconds: float) -> None:
+        """The most time for each call, which then ends in a TimeoutError; 0 is no limit."""
+        self.module["set_time_limit"](float(milliseconds))
+
+
+class BenchmarkResult:
+    """Times of repeated runs, in seconds."""
+
+    def __init__(self, results: Sequence[float]) -> None:
+        self.results = tuple(results)
+        self.mean = statistics.fmean(self.results)
+        self.median = statistics.median(self.results)
+        self.min = min(self.results)
+        self.max = max(self.results)
+        self.std = statistics.pstdev(self.results)
+
+    def __repr__(self) -> str:
+        return f"BenchmarkResult(min={self.min:.3g}, mean={self.mean:.3g}, median={self.median:.3g}, std={self.std:.3g})"

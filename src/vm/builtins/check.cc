@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of values against what a function declares.  The error context names function and
+// parameter.
+#include "support/dtype.h"
+#include "vm/builtins/builtins.h"
+
+namespace relaxvm::vm::builtins {
+namespace ffi = tvm::ffi;
+namespace {
+
+[[noreturn]] void Mismatch(const Args& args, int32_t err_ctx, ErrorKind kind,
+                           const std::string& expected) {
+  std::string where = args[err_ctx].type_index == kTVMFFINone ? "" : args.String(err_ctx) + " ";
+  Fail(kind, where, "expected ", expected, ", but it is ", DescribeValue(args[0]));
+}
+
+}  // namespace
+
+// (value, ndim, [dtype,] err_ctx)
+void CheckTensorInfo(Args args, ffi::Any*) {
+  int32_t err_ctx = args.size - 1;
+  int64_t ndim = args.Int(1);
+  DLDataType dtype = args.size == 4 && args[2].type_index != kTVMFFINone ? args.DType(2) : Void();
+  if (args[0].type_index != kTVMFFITensor && args[0].type_index != kTVMFFIDLTensorPtr) {
+    Mismatch(args, err_ctx, ErrorKind::kTypeError, "a tensor");
+  }
+  const DLTensor& tensor = args.TensorView(0);
+  if (ndim != -1 && tensor.ndim != ndim) {
+    Mismatch(args, err_ctx, ErrorKind::kValueError,
+             "a tensor of " + std::to_string(ndim) + " dimensions");
+  }
+  if (!IsVoid(dtype) && !(tensor.dtype == dtype)) {
+    Mismatch(args, err_ctx, ErrorKind::kValueError, "a tensor of dtype " + DTypeName(dtype));
+  }
+}
+
+void CheckShapeInfo(Args args, ffi::Any*) {
+  int64_t ndim = args.Int(1);
+  if (args[0].type_index != kTVMFFIShape) Mismatch(args, 2, ErrorKind::kTypeError, "a shape");
+  if (ndim != -1 && static_cast<int64_t>(args.Shape(0).size()) != ndim) {
+    Mismatch(args, 2, ErrorKind::kValueError, "a shape of " + std::to_string(ndim) + " dimensions");
+  }
+}
+
+void CheckPrimValueInfo(Args args, ffi::Any*) {
+  DLDataType dtype = args.DType(1);
+  int32_t type = args[0].type_index;
+  bool is_int = type == kTVMFFIInt || type == kTVMFFIBool;
+  bool fits = IsVoid(dtype);
+  if (IsBool(dtype) || IsInteger(dtype)) fits = is_int;
+  if (IsFloat(dtype)) fits = is_int || type == kTVMFFIFloat;
+  if (dtype.code == kDLOpaqueHandle && !IsVoid(dtype))
+    fits = type == kTVMFFIOpaquePtr || type == kTVMFFINone;
+  if (!fits) Mismatch(args, 2, ErrorKind::kTypeError, "a scalar of dtype " + DTypeName(dtype));
+}
+
+void CheckTupleInfo(Args args, ffi::Any*) {
+  int64_t size = args.Int(1);
+  auto tuple = args.view(0).try_cast<ffi::Array<ffi::Any>>();
+  if (!tuple) Mismatch(args, 2, ErrorKind::kTypeError, "a tuple");
+  if (static_cast<int64_t>(tuple->size()) != size) {
+    Mismatch(args, 2, ErrorKind::kValueError, "a tuple of " + std::to_string(size));
+  }
+}
+
+void CheckFuncInfo(Args args, ffi::Any*) {
+  if (args[0].type_index != kTVMFFIFunction) Mismatch(args, 1, ErrorKind::kTypeError, "a function");
+}
+
+void CheckStringInfo(Args args, ffi::Any*) {
+  if (!args.view(0).try_cast<ffi::String>()) Mismatch(args, 1, ErrorKind::kTypeError, "a string");
+}
+
+}  // namespace relaxvm::vm::builtins

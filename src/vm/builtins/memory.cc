@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage, tensors in it, views, copies between devices.
+#include "runtime/device.h"
+#include "support/dtype.h"
+#include "vm/builtins/builtins.h"
+#include "vm/virtual_machine.h"
+
+namespace relaxvm::vm::builtins {
+namespace ffi = tvm::ffi;
+namespace {
+
+void CheckScope(const Args& args, int32_t i) {
+  if (args.size <= i || args[i].type_index == kTVMFFINone) return;
+  std::string scope = args.String(i);
+  if (scope != "global" && !scope.empty()) {
+    Fail(ErrorKind::kNotImplementedError, "memory scope '", scope,
+         "' does not exist on this device; use 'global'");
+  }
+}
+
+// A view of `tensor` at `byte_offset` from its start.
+ffi::Tensor View(const ffi::Tensor& tensor, ffi::ShapeView shape, DLDataType dtype,
+                 int64_t byte_offset) {
+  if (!tensor.IsContiguous()) Fail(ErrorKind::kValueError, "a view needs a contiguous tensor");
+  int64_t available = static_cast<int64_t>(ffi::GetDataSize(runtime::Raw(tensor)));
+  int64_t needed = runtime::TensorBytes(shape, dtype);
+  if (byte_offset < 0 || byte_offset > available || needed > available - byte_offset) {
+    Fail(ErrorKind::kValueError, "a view of ", needed, " bytes at offset ", byte_offset,
+         " does not fit into a tensor of ", available, " bytes");
+  }
+  return runtime::MakeTensor(runtime::DataOf(runtime::Raw(tensor)) + byte_offset, shape, dtype,
+                             tensor.device(), tensor);
+}
+
+}  // namespace
+
+// (vm, size, device, dtype, scope)
+void AllocStorage(Args args, ffi::Any* result) {
+  ffi::ShapeView size = args.Shape(1);
+  args.DType(3);  // a hint of the element type: every dtype fits the alignment
+  CheckScope(args, 4);
+  if (size.size() != 1)
+    Fail(ErrorKind::kValueError, "the size of a storage is one number of bytes");
+  if (size[0] < 0) Fail(ErrorKind::kValueError, "a storage cannot have ", size[0], " bytes");
+  *result = runtime::Storage(args.context->vm->pool(args.Int(2)), static_cast<size_t>(size[0]));
+}
+
+// (storage, offset, shape, dtype[, scope])
+void AllocTensor(Args args, ffi::Any* result) {
+  auto storage = args.view(0).as<runtime::Storage>();
+  if (!storage || !storage->defined()) args.WrongType(0, "a storage");
+  CheckScope(args, 4);
+  *result = runtime::AllocTensor(*storage, args.Int(1), args.Shape(2), args.DType(3));
+}
+
+void NullValue(Args, ffi::Any*) {}
+
+void Copy(Args args, ffi::Any* result) { *result = args.view(0); }
+
+void Reshape(Args args, ffi::Any* result) {
+  ffi::Tensor tensor = args.Tensor(0);
+  ffi::ShapeView asked = args.Shape(1);
+  std::vector<int64_t> dims(asked.begin(), asked.end());
+  int64_t known = 1;
+  int64_t* free_dim = nullptr;
+  for (int64_t& dim : dims) {
+    if (dim == -1 && free_dim == nullptr) {
+      free_dim = &dim;
+    } else if (dim < 0 || (dim > 0 && known > (int64_t{1} << 60) / dim)) {
+      Fail(ErrorKind::kValueError, "cannot reshape to ", DescribeShape(asked.data(), asked.size()));
+    } else {
+      known *= dim;
+    }
+  }
+  int64_t num_elems = tensor.numel();
+  if (free_dim != nullptr && known > 0) *free_dim = num_elems / known;
+  if (free_dim != nullptr ? known <= 0 || *free_dim * known != num_elems : known != num_elems) {
+    Fail(ErrorKind::kValueError, "cannot reshape ", DescribeValue(args[0]), " to ",
+         DescribeShape(asked.data(), asked.size()), ": the numbers of elements differ");
+  }
+  *result = View(tensor, {dims.data(), dims.size()}, tensor.dtype(), 0);
+}
+
+// (tensor, device_type, device_id[, scope])
+void ToDevice(Args args, ffi::Any* result) {
+  ffi::Tensor tensor = args.Tensor(0);
+  CheckScope(args, 3);
+  DLDevice device{static_cast<DLDeviceType>(args.Int(1)), static_cast<int32_t>(args.Int(2))};
+  if (runtime::SameDevice(tensor.device(), device)) {
+    *result = std::move(tensor);
+    return;
+  }
+  runtime::GetDeviceApi(device);  // refuses what does not exist
+  std::shared_ptr<runtime::MemoryPool> pool;
+  if (args.context->vm != nullptr) {
+    for (size_t i = 0; i < args.context->vm->num_devices(); ++i) {
+      const auto& candidate = args.context->vm->pool(static_cast<int64_t>(i));
+      if (runtime::SameDevice(candidate->device(), device)) pool = candidate;
+    }
+  }
+  if (pool == nullptr) pool = runtime::MemoryPool::Create(device, runtime::AllocatorKind::kNaive);
+  ffi::Tensor copy = runtime::EmptyTensor(pool, tensor.shape(), tensor.dtype());
+  runtime::CopyTensor(runtime::Raw(tensor), runtime::Raw(copy));
+  *result = std::move(copy);
+}
+
+void EnsureZeroOffset(Args args, ffi::Any* result) {
+  ffi::Tensor tensor = args.Tensor(0);
+  if (tensor.byte_offset() != 0) tensor = View(tensor, tensor.shape(), tensor.dtype(), 0);
+  *result = std::move(tensor);
+}
+
+// (tensor, shape, dtype, relative byte offset)
+void CreateView(Args args, ffi::Any* result) {
+  *result = View(args.Tensor(0), args.Shape(1), args.DType(2), args.Int(3));
+}
+
+void MemoryManagerClear(Args, ffi::Any*) { runtime::TrimAllPools(); }
+
+}  // namespace relaxvm::vm::builtins

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The register stack of a thread is reserved once, as address space, and never moves: foreign
+// functions hold pointers into it while they re-enter the VM.
+#include "vm/call_context.h"
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/platform/memory.h"
+#include "vm/virtual_machine.h"
+
+namespace relaxvm::vm {
+namespace {
+
+constexpr size_t kStackBytes = size_t{1} << 28;
+constexpr int64_t kPollNs = 20'000'000;
+constexpr int32_t kMaxTickStep = 1 << 20;
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+CallContext::CallContext()
+    : kernel(runtime::MakeKernelContext(&kernel_host, runtime::DefaultNumThreads(), nullptr)) {
+  base = static_cast<Slot*>(runtime::ReservePages(kStackBytes));
+  top = base;
+  limit = base == nullptr ? nullptr : base + kStackBytes / sizeof(Slot);
+}
+
+CallContext::~CallContext() { runtime::ReleasePages(base, kStackBytes); }
+
+CallContext* CallContext::Current() {
+  thread_local CallContext context;
+  if (context.base == nullptr) {
+    Raise("RuntimeError", "out of address space for the register stack of this thread");
+    return nullptr;
+  }
+  return &context;
+}
+
+void CallContext::StartDeadline() {
+  int64_t limit_ns = vm->time_limit_ns();
+  deadline_ns = limit_ns == 0 ? 0 : NowNs() + limit_ns;
+  if (limit_ns != 0) ticks = tick_step = 1;
+}
+
+int CallContext::Poll() {
+  int64_t now = NowNs();
+  int64_t elapsed = now - last_poll_ns;
+  bool is_first = last_poll_ns == 0 || elapsed > 50 * kPollNs;
+  last_poll_ns = now;
+  // Aim at kPollNs between polls, growing slowly, shrinking at once.
+  int64_t per_tick = std::max<int64_t>(1, elapsed / std::max(tick_step, 1));
+  int64_t wanted = is_first ? 16 : kPollNs / per_tick;
+  tick_step = static_cast<int32_t>(
+      std::clamp<int64_t>(wanted, 1, std::min<int64_t>(int64_t{tick_step} * 2, kMaxTickStep)));
+  ticks = tick_step;
+  if (deadline_ns != 0 && now > deadline_ns)
+    return Raise("TimeoutError", "the call ran past its deadline");
+  if (TVMFFIEnvCheckSignals() != 0) {
+    tvm::ffi::detail::SetSafeCallRaised(tvm::ffi::EnvErrorAlreadySet());
+    return -1;
+  }
+  return 0;
+}
+
+int Raise(const char* kind, const std::string& message) {
+  tvm::ffi::detail::SetSafeCallRaised(tvm::ffi::Error(kind, message, ""));
+  return -1;
+}
+
+}  // namespace relaxvm::vm

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executables: verification, look-ups, loading from files.
+#include "vm/executable_module.h"
+
+#include <cstring>
+
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+
+#include "bytecode/disassemble.h"
+#include "bytecode/serialize.h"
+#include "bytecode/verify.h"
+#include "runtime/platform/library.h"
+#include "support/error.h"
+#include "vm/virtual_machine.h"
+
+namespace relaxvm::vm {
+namespace ffi = tvm::ffi;
+
+ExecutableModule::ExecutableModule(bytecode::ExecutableData data, const std::string& what) {
+  bytecode::Verify(data, what);
+  data_ = std::make_shared<const bytecode::ExecutableData>(std::move(data));
+}
+
+ExecutableModule* ExecutableModule::From(const ffi::Module& module) {
+  return dynamic_cast<ExecutableModule*>(const_cast<ffi::ModuleObj*>(module.operator->()));
+}
+
+ffi::Optional<ffi::Function> ExecutableModule::GetFunction(const ffi::String& name) {
+  // Functions keep the module alive.
+  auto self = ffi::detail::ObjectUnsafe::ObjectPtrFromUnowned<ExecutableModule>(this);
+  if (name == "as_text")
+    return ffi::Function::FromTyped([self] { return ffi::String(bytecode::AsText(self->data())); });
+  if (name == "as_python")
+    return ffi::Function::FromTyped(
+        [self] { return ffi::String(bytecode::AsPython(self->data())); });
+  if (name == "stats")
+    return ffi::Function::FromTyped([self] { return ffi::String(bytecode::Stats(self->data())); });
+  if (name == "has_function") {
+    return ffi::Function::FromTyped([self](ffi::String function) {
+      const bytecode::FuncInfo* info = self->data().FindFunction(std::string(function));
+      return info != nullptr && info->kind != bytecode::FuncKind::kPackedFunc;
+    });
+  }
+  if (name == "get_constant") {
+    return ffi::Function::FromTyped([self](int64_t index) {
+      if (index < 0 || static_cast<size_t>(index) >= self->data().constants.size()) {
+        Fail(ErrorKind::kIndexError, "constant ", index, " of ", self->data().constants.size());
+      }
+      return self->data().constants[static_cast<size_t>(index)];
+    });
+  }
+  if (name == "function_names") {
+    return ffi::Function::FromTyped([self] {
+      ffi::Array<ffi::String> names;
+      for (const bytecode::FuncInfo& info : self->data().func_table) {
+        if (info.kind != bytecode::FuncKind::kPackedFunc) names.push_back(info.name);
+      }
+      return names;
+    });
+  }
+  return std::nullopt;
+}
+
+ffi::Bytes ExecutableModule::SaveToBytes() const { return ffi::Bytes(bytecode::Serialize(*data_)); }
+
+namespace {
+
+// Depth first over imports, each module once.
+template <typename Visit>
+bool VisitImports(const ffi::ModuleObj* module, const Visit& visit, int depth = 0) {
+  constexpr int kMaxDepth = 64;
+  if (depth > kMaxDepth)
+    Fail(ErrorKind::kValueError, "modules import each other more than ", kMaxDepth, " deep");
+  for (const ffi::Any& any : module->imports()) {
+    ffi::Module import = any.cast<ffi::Module>();
+    auto* object = const_cast<ffi::ModuleObj*>(import.operator->());
+    if (visit(object) || VisitImports(object, visit, depth + 1)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const RelaxvmKernelEntry* ExecutableModule::FindKernel(const std::string& name) const {
+  const RelaxvmKernelEntry* result = nullptr;
+  VisitImports(this, [&](ffi::ModuleObj* module) {
+    if (auto* library = dynamic_cast<runtime::KernelLibrary*>(module))
+      result = library->FindKernel(name);
+    return result != nullptr;
+  });
+  return result;
+}
+
+std::optional<ffi::Function> ExecutableModule::FindImport(const std::string& name) const {
+  std::optional<ffi::Function> result;
+  VisitImports(this, [&](ffi::ModuleObj* module) {
+    if (auto function = module->GetFunction(name)) result = *function;
+    return result.has_value();
+  });
+  return result;
+}
+
+ffi::Module LinkExecutable(bytecode::ExecutableData data, const KernelTableRef& kernels,
+                           const ffi::Array<ffi::Module>& imports) {
+  auto executable = ffi::make_object<ExecutableModule>(std::move(data), "the compiled executable");
+  if (kernels.table != nullptr) {
+    auto library = ffi::make_object<runtime::KernelLibrary>(kernels.table, kernels.keep_alive,
+                                                            kernels.context_slot);
+    executable->ImportModule(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(library)));
+  }
+  for (const ffi::Module& import : imports) executable->ImportModule(import);
+  return ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable));
+}
+
+const bytecode::ExecutableData& ExecutableDataOf(const ffi::Module& module) {
+  ExecutableModule* executable = ExecutableModule::From(module);
+  if (executable == nullptr)
+    Fail(ErrorKind::kTypeError, "a module of kind '", module->kind(), "' is no VM executable");
+  return executable->data();
+}
+
+ffi::Any RunOnce(const ffi::Module& executable, const std::string& function,
+                 const std::vector<ffi::Any>& args) {
+  ExecutableDataOf(executable);  // refuses what is none
+  auto vm =
+      VirtualMachine::Create(ffi::detail::ObjectUnsafe::ObjectPtrFromUnowned<ExecutableModule>(
+                                 ExecutableModule::From(executable)),
+                             {{DLDevice{kDLCPU, 0}, runtime::AllocatorKind::kNaive}});
+  auto entry = vm->FindFunction(function);
+  if (!entry) Fail(ErrorKind::kRuntimeError, "the executable has no function ", function);
+  std::vector<ffi::AnyView> views(args.begin(), args.end());
+  ffi::Any result;
+  entry.value().CallPacked(views.data(), static_cast<int32_t>(views.size()), &result);
+  return result;
+}
+
+namespace {
+
+ffi::Module FromLibrary(const std::string& path) {
+  auto library = std::make_unique<runtime::SharedLibrary>(path);
+  std::string_view bytes = library->SymbolBytes(bytecode::kLibraryBinSymbol);
+  std::vector<bytecode::ContainerItem> items;
+  if (!bytes.empty()) items = bytecode::UnpackContainer(bytes, path);
+  auto kernels = ffi::make_object<runtime::KernelLibrary>(std::move(library));
+  ffi::Module kernel_module{ffi::ObjectPtr<ffi::ModuleObj>(kernels)};
+  if (items.empty()) return kernel_module;
+  std::vector<ffi::Module> modules;
+  for (const bytecode::ContainerItem& item : items) {
+    if (item.kind == "_lib") {
+      modules.push_back(kernel_module);
+    } else if (item.kind == bytecode::kExecutableKind) {
+      auto executable =
+          ffi::make_object<ExecutableModule>(bytecode::Deserialize(item.bytes, path), path);
+      modules.push_back(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable)));
+    } else {
+      Fail(ErrorKind::kValueError, path, " holds a module of kind '", item.kind,
+           "', which relaxvm cannot load");
+    }
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (uint64_t child : items[i].children) {
+      const_cast<ffi::ModuleObj*>(modules[i].operator->())->ImportModule(modules[child]);
+    }
+  }
+  return modules[0];
+}
+
+}  // namespace
+
+ffi::Module LoadExecutable(const std::string& path) {
+  bool is_library;
+  {
+    runtime::MappedFile file(path);
+    is_library = file.bytes().starts_with(
+        "\x7f"
+        "ELF");
+    uint64_t magic = 0;
+    if (file.bytes().size() >= 8) std::memcpy(&magic, file.bytes().data(), 8);
+    bool is_bytes = magic == bytecode::kExecutableMagic || magic == bytecode::kExecutableMagicV1;
+    if (is_bytes) {
+      auto executable =
+          ffi::make_object<ExecutableModule>(bytecode::Deserialize(file.bytes(), path), path);
+      return ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable));
+    }
+  }
+  if (!is_library) {
+    Fail(ErrorKind::kValueError, path,
+         " is neither a shared library nor a VM executable; export the model again");
+  }
+  return FromLibrary(path);
+}
+
+}  // namespace relaxvm::vm

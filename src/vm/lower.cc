@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the operation of each call, moves function operands into registers, follows results to
+// Ret for tail calls.
+#include "vm/lower.h"
+
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+
+#include <cstring>
+#include <unordered_map>
+
+#include "bytecode/verify.h"
+#include "support/error.h"
+#include "vm/builtins/table.h"
+#include "vm/virtual_machine.h"
+
+namespace relaxvm::vm {
+namespace ffi = tvm::ffi;
+using bytecode::Arg;
+using bytecode::ArgKind;
+using bytecode::Builtin;
+using bytecode::FuncInfo;
+using bytecode::Instruction;
+using bytecode::Opcode;
+namespace {
+
+// How far a result is followed through copies and jumps: code generation leaves a handful.
+constexpr int kMaxTailSteps = 64;
+
+Slot MakeSlot(int32_t type_index, int64_t payload) {
+  Slot slot;
+  Store(&slot,
+        {static_cast<uint64_t>(static_cast<uint32_t>(type_index)), static_cast<uint64_t>(payload)});
+  return slot;
+}
+
+class Lowering {
+ public:
+  Lowering(const Program& program, const std::vector<Binding>& bindings, const FuncInfo& info,
+           const std::string& what)
+      : program_(program), data_(*program.executable), bindings_(bindings), what_(what) {
+    result_.info = &info;
+    result_.num_registers = static_cast<uint32_t>(info.num_args);
+    none_ = AddConstant(MakeSlot(kTVMFFINone, 0));
+  }
+
+  LowFunction Run() {
+    const FuncInfo& info = *result_.info;
+    std::vector<uint32_t> place;  // of each instruction in result_.insns
+    for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
+      place.push_back(static_cast<uint32_t>(result_.insns.size()));
+      source_ = static_cast<uint32_t>(i);
+      LowerInstruction(data_.GetInstruction(i), i - info.start_instr);
+    }
+    for (LowInsn& insn : result_.insns) {
+      if (insn.op == Op::kGoto || insn.op == Op::kIf) insn.target = place[insn.target];
+    }
+    for (size_t i = 0; i < result_.insns.size(); ++i) {
+      LowInsn& insn = result_.insns[i];
+      if (insn.op == Op::kGoto && insn.target <= i) insn.op = Op::kGotoBack;
+    }
+    if (!program_.is_instrumented) MarkTailCalls();
+    return std::move(result_);
+  }
+
+ private:
+  void LowerInstruction(const Instruction& insn, int64_t index) {
+    switch (insn.op) {
+      case Opcode::kCall: LowerCall(insn); return;
+      case Opcode::kRet: Emit(Op::kRet, -1, {Register(insn.reg)}); return;
+      case Opcode::kGoto:
+        Emit(Op::kGoto, -1, {}).target = static_cast<uint32_t>(index + insn.offset);
+        return;
+      case Opcode::kIf:
+        Emit(Op::kIf, -1, {Register(insn.reg)}).target = static_cast<uint32_t>(index + insn.offset);
+        return;
+    }
+  }
+
+  void LowerCall(const Instruction& insn) {
+    const Binding& binding = bindings_[insn.func];
+    int32_t dst =
+        insn.reg >= bytecode::kBeginSpecialRegister ? -1 : static_cast<int32_t>(Dense(insn.reg));
+    bool is_dyn = false;
+    const RelaxvmKernelEntry* kernel = binding.kernel;
+    std::vector<Arg> args;
+    for (size_t i = 0; i < insn.num_args(); ++i) args.push_back(insn.arg(i));
+    if (binding.kind == Binding::Kind::kBuiltin) {
+      const bytecode::BuiltinInfo& builtin = bytecode::GetBuiltin(binding.builtin);
+      bytecode::VerifyBuiltinCall(data_, builtin, insn, what_);
+      // call_tir_dyn of a known kernel goes straight to it.
+      bool is_call_tir_dyn =
+          binding.builtin == Builtin::kCallTirDyn && args[0].kind() == ArgKind::kFuncIdx;
+      if (is_call_tir_dyn && bindings_[args[0].value()].kind == Binding::Kind::kKernel &&
+          !program_.is_instrumented) {
+        kernel = bindings_[args[0].value()].kernel;
+        is_dyn = args.size() > 1;
+        args.erase(args.begin());
+      }
+    }
+    bool is_foreign = binding.kind == Binding::Kind::kPacked;
+    std::vector<LowOperand> operands;
+    for (Arg arg : args) operands.push_back(Operand(arg, is_foreign));
+    LowInsn& call = Emit(Op::kCallPacked, dst, operands);
+    call.func_index = static_cast<uint32_t>(insn.func);
+    if (kernel != nullptr &&
+        !(binding.kind == Binding::Kind::kBuiltin && kernel == binding.kernel)) {
+      BindKernel(&call, kernel, is_dyn);
+    } else {
+      Bind(&call, binding, insn.func);
+    }
+    if (program_.is_instrumented) {
+      call.aux = static_cast<uint32_t>(call.op);
+      call.op = Op::kInstrumented;
+    }
+  }
+
+  void Bind(LowInsn* call, const Binding& binding, int64_t func) {
+    switch (binding.kind) {
+      case Binding::Kind::kVM:
+      case Binding::Kind::kCompiled:
+        call->op = binding.kind == Binding::Kind::kVM ? Op::kCallVM : Op::kCallTir;
+        call->callee = program_.functions[func].get();
+        return;
+      case Binding::Kind::kBuiltin: BindBuiltin(call, binding.builtin); return;
+      case Binding::Kind::kKernel:
+        if (!program_.is_instrumented) {
+          BindKernel(call, binding.kernel, false);
+          return;
+        }
+        [[fallthrough]];
+      case Binding::Kind::kPacked:
+        call->op = Op::kCallPacked;
+        call->callee = reinterpret_cast<const void*>(binding.packed->safe_call);
+        call->self = const_cast<ffi::FunctionObj*>(binding.packed);
+        return;
+      case Binding::Kind::kUnbound: break;
+    }
+    TVM_FFI_THROW(InternalError) << "function " << func << " is not bound";
+  }
+
+  void BindBuiltin(LowInsn* call, Builtin builtin) {
+    call->op = Op::kCallBuiltin;
+    call->callee = reinterpret_cast<const void*>(GetBuiltinFunction(builtin));
+    if (program_.is_instrumented) return;
+    switch (builtin) {
+      case Builtin::kNullValue: call->op = Op::kNull; break;
+      case Builtin::kCopy: call->op = Op::kCopy; break;
+      case Builtin::kReadIfCond: call->op = Op::kReadCond; break;
+      case Builtin::kInvokeClosure:
+        call->op = Op::kInvokeClosure;
+        call->first_arg += 1;  // the VM register is known
+        call->num_args -= 1;
+        break;
+      default: break;
+    }
+  }
+
+  [[noreturn]] void BadKernelCall(const RelaxvmKernelEntry* kernel,
+                                  const std::string& reason) const {
+    Fail(ErrorKind::kValueError, what_, " is invalid (kernel): function ", result_.info->name,
+         " calls kernel ", kernel->name, "(", kernel->params, ") ", reason);
+  }
+
+  // Tensors first, then scalars, each in order; constants are checked now.
+  void BindKernel(LowInsn* call, const RelaxvmKernelEntry* kernel, bool is_dyn) {
+    std::string params = kernel->params;
+    LowOperand* operands = result_.args(*call);
+    std::vector<LowOperand> tensors, scalars;
+    size_t num_given = call->num_args - (is_dyn ? 1 : 0);
+    if (num_given > params.size() || (!is_dyn && num_given != params.size())) {
+      BadKernelCall(kernel, "with " + std::to_string(num_given) + " arguments, it takes " +
+                                std::to_string(params.size()));
+    }
+    for (size_t i = 0; i < num_given; ++i) {
+      LowOperand operand = operands[i];
+      int32_t type = operand.is_const ? result_.constants[operand.index].type_index : -1;
+      if (params[i] == 't') {
+        if (operand.is_const && type != kTVMFFITensor)
+          BadKernelCall(kernel, "with a constant that is no tensor");
+        tensors.push_back(operand);
+      } else {
+        bool is_number =
+            type == kTVMFFIInt || type == kTVMFFIBool || (params[i] == 'f' && type == kTVMFFIFloat);
+        if (operand.is_const && !is_number)
+          BadKernelCall(kernel, "with a constant that is no number");
+        operand.is_float = params[i] == 'f';
+        scalars.push_back(operand);
+      }
+    }
+    if (is_dyn) {
+      for (size_t i = num_given; i < params.size(); ++i) {
+        if (params[i] != 'i') BadKernelCall(kernel, "with a shape in place of other parameters");
+      }
+      LowOperand shape = operands[num_given];
+      if (shape.is_const && result_.constants[shape.index].type_index != kTVMFFIShape) {
+        BadKernelCall(kernel, "with a constant that is no shape");
+      }
+      scalars.push_back(shape);
+    }
+    call->op = is_dyn ? Op::kCallKernelDyn : Op::kCallKernel;
+    call->callee = kernel;
+    call->aux = static_cast<uint32_t>(tensors.size());
+    std::copy(tensors.begin(), tensors.end(), operands);
+    std::copy(scalars.begin(), scalars.end(), operands + tensors.size());
+  }
+
+  // A call whose result reaches a Ret through nothing but copies, kills and jumps replaces its
+  // frame.
+  void MarkTailCalls() {
+    for (LowInsn& call : result_.insns) {
+      if (call.op != Op::kCallVM && call.op != Op::kInvokeClosure) continue;
+      if (call.dst < 0 || !ResultIsReturned(static_cast<size_t>(&call - result_.insns.data())))
+        continue;
+      call.op = call.op == Op::kCallVM ? Op::kTailCallVM : Op::kTailInvokeClosure;
+    }
+  }
+
+  bool ResultIsReturned(size_t at) const {
+    uint32_t result = static_cast<uint32_t>(result_.insns[at].dst);
+    ++at;
+    for (int step = 0; step < kMaxTailSteps; ++step) {
+      const LowInsn& insn = result_.insns[at];
+      const LowOperand* args = result_.args(insn);
+      switch (insn.op) {
+        case Op::kRet: return !args[0].is_const && args[0].index == result;
+        case Op::kGoto: at = insn.target; continue;
+        case Op::kNull:
+          if (insn.dst == static_cast<int32_t>(result)) return false;
+          break;
+        case Op::kCopy:
+          if (!args[0].is_const && args[0].index == result) {
+            if (insn.dst >= 0) result = static_cast<uint32_t>(insn.dst);
+          } else if (insn.dst == static_cast<int32_t>(result)) {
+            return false;
+          }
+          break;
+        default: return false;
+      }
+      ++at;
+    }
+    return false;
+  }
+
+  LowOperand Operand(Arg arg, bool is_foreign) {
+    switch (arg.kind()) {
+      case ArgKind::kRegister:
+        if (arg.value() == bytecode::kVMRegister) return VMOperand(is_foreign);
+        return Register(arg.value());
+      case ArgKind::kImmediate: return Constant(MakeSlot(kTVMFFIInt, arg.value()));
+      case ArgKind::kConstIdx:
+        return Constant(*reinterpret_cast<const Slot*>(&program_.constants[arg.value()]));
+      case ArgKind::kFuncIdx: return FunctionOperand(arg.value());
+    }
+    RELAXVM_UNREACHABLE();
+  }
+
+  // Builtins take the VM as a pointer; foreign functions get the module, which no one can mistake
+  // for TVM's own VM.
+  LowOperand VMOperand(bool is_foreign) {
+    if (!is_foreign)
+      return Constant(MakeSlot(kTVMFFIOpaquePtr, reinterpret_cast<int64_t>(program_.vm)));
+    return Constant(
+        MakeSlot(kTVMFFIModule, reinterpret_cast<int64_t>(VMModuleObject(program_.vm))));
+  }
+
+  // A VM function as a value is made anew for each use: a closure owns its VM, so the VM must not
+  // own closures.
+  LowOperand FunctionOperand(int64_t func) {
+    const Binding& binding = bindings_[func];
+    if (binding.kind != Binding::Kind::kVM && binding.kind != Binding::Kind::kCompiled) {
+      return Constant(*reinterpret_cast<const Slot*>(&program_.func_pool[func]));
+    }
+    uint32_t temporary = result_.num_registers++;
+    LowInsn& insn = Emit(Op::kMakeFunc, static_cast<int32_t>(temporary), {});
+    insn.callee = program_.functions[func].get();
+    return {temporary, false};
+  }
+
+  LowOperand Register(int64_t reg) {
+    if (reg == bytecode::kVoidRegister) return none_;
+    return {Dense(reg), false};
+  }
+
+  uint32_t Dense(int64_t reg) {
+    if (reg < result_.info->num_args) return static_cast<uint32_t>(reg);
+    auto [it, is_new] = dense_.emplace(reg, result_.num_registers);
+    if (is_new) ++result_.num_registers;
+    return it->second;
+  }
+
+  LowOperand Constant(Slot slot) { return AddConstant(slot); }
+  LowOperand AddConstant(Slot slot) {
+    result_.constants.push_back(slot);
+    return {static_cast<uint32_t>(result_.constants.size() - 1), true};
+  }
+
+  LowInsn& Emit(Op op, int32_t dst, const std::vector<LowOperand>& operands) {
+    LowInsn insn;
+    insn.op = op;
+    insn.dst = dst;
+    insn.first_arg = static_cast<uint32_t>(result_.operands.size());
+    insn.num_args = static_cast<uint32_t>(operands.size());
+    insn.source = source_;
+    result_.operands.insert(result_.operands.end(), operands.begin(), operands.end());
+    result_.insns.push_back(insn);
+    return result_.insns.back();
+  }
+
+  const Program& program_;
+  const bytecode::ExecutableData& data_;
+  const std::vector<Binding>& bindings_;
+  const std::string& what_;
+  LowFunction result_;
+  LowOperand none_;
+  uint32_t source_ = 0;
+  std::unordered_map<int64_t, uint32_t> dense_;
+};
+
+}  // namespace
+
+LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
+                  const FuncInfo& info, const std::string& what) {
+  return Lowering(program, bindings, info, what).Run();
+}
+
+}  // namespace relaxvm::vm

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// First half of loading: a function's words become a list of simple operations with every callee
+// bound, jumps as indices, tail calls and fused branches recognised.  Registers are still the
+// file's.
+#pragma once
+
+#include <vector>
+
+#include "vm/program.h"
+
+namespace relaxvm::vm {
+
+struct LowOperand {
+  uint32_t index = 0;  // register, or place in LowFunction::constants
+  bool is_const = false;
+  bool is_float = false;     // a float scalar of a kernel
+  bool is_last_use = false;  // set by liveness
+};
+
+struct LowInsn {
+  Op op = Op::kRet;
+  int32_t dst = -1;        // -1: result discarded
+  uint32_t first_arg = 0;  // in LowFunction::operands
+  uint32_t num_args = 0;
+  uint32_t target = 0;  // jumps: LowInsn index
+  uint32_t source = 0;  // instruction of the executable
+  uint32_t aux = 0;
+  uint32_t func_index = 0;
+  const void* callee = nullptr;
+  void* self = nullptr;
+};
+
+struct LowFunction {
+  const bytecode::FuncInfo* info = nullptr;
+  uint32_t num_registers = 0;  // dense: registers that the function mentions, parameters first
+  std::vector<LowInsn> insns;
+  std::vector<LowOperand> operands;
+  std::vector<Slot> constants;  // borrowed from the program
+
+  LowOperand* args(const LowInsn& insn) { return operands.data() + insn.first_arg; }
+  const LowOperand* args(const LowInsn& insn) const { return operands.data() + insn.first_arg; }
+};
+
+inline bool IsTail(Op op) { return op == Op::kTailCallVM || op == Op::kTailInvokeClosure; }
+inline bool IsBranch(Op op) { return op == Op::kIf || op == Op::kIfCond; }
+// Whether control never goes on to the next operation.
+inline bool EndsFlow(Op op) {
+  return op == Op::kGoto || op == Op::kGotoBack || op == Op::kRet || IsTail(op);
+}
+
+// What a function table entry is bound to.
+struct Binding {
+  enum class Kind : uint8_t {
+    kUnbound,
+    kVM,
+    kCompiled,
+    kKernel,
+    kBuiltin,
+    kPacked
+  } kind = Kind::kUnbound;
+  const RelaxvmKernelEntry* kernel = nullptr;
+  bytecode::Builtin builtin{};
+  const tvm::ffi::FunctionObj* packed =
+      nullptr;  // also of kernels and builtins: for use as a value
+};
+
+// Throws ValueError when a call does not fit its callee.
+LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
+                  const bytecode::FuncInfo& info, const std::string& what);
+
+}  // namespace relaxvm::vm

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that a VM offers by name besides those of its executable.
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+
+#include "support/error.h"
+#include "vm/virtual_machine.h"
+
+namespace relaxvm::vm {
+namespace ffi = tvm::ffi;
+namespace {
+
+using VMPtr = ffi::ObjectPtr<VirtualMachine>;
+
+std::vector<ffi::Any> Rest(const ffi::PackedArgs& args, int first) {
+  std::vector<ffi::Any> values;
+  for (int i = first; i < args.size(); ++i) values.push_back(args[i]);
+  return values;
+}
+
+std::vector<int64_t> Path(const ffi::PackedArgs& args) {
+  std::vector<int64_t> path;
+  for (int i = 1; i < args.size(); ++i) path.push_back(args[i].cast<int64_t>());
+  return path;
+}
+
+std::string Text(const ffi::PackedArgs& args, int i) {
+  if (i >= args.size()) Fail(ErrorKind::kTypeError, "argument ", i, " is missing");
+  return std::string(args[i].cast<ffi::String>());
+}
+
+void SetInput(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  vm->SetInput(Text(args, 0), Rest(args, 1));
+}
+
+void InvokeStateful(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  vm->InvokeStateful(Text(args, 0));
+}
+
+void GetOutput(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  *result = vm->GetOutput(Text(args, 0), Path(args));
+}
+
+void GetOutputArity(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  *result = vm->GetOutputArity(Text(args, 0), Path(args));
+}
+
+// (function, saved name, include_return, args...)
+void SaveFunction(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  std::string function = Text(args, 0), saved_name = Text(args, 1);
+  if (args.size() < 3) Fail(ErrorKind::kTypeError, "save_function needs include_return");
+  vm->SaveFunction(function, saved_name, Rest(args, 3), args[2].cast<bool>());
+}
+
+void InvokeClosure(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  auto function = args.size() > 0 ? args[0].try_cast<ffi::Function>() : std::nullopt;
+  if (!function) Fail(ErrorKind::kTypeError, "invoke_closure needs a closure or a function");
+  function->CallPacked(args.data() + 1, args.size() - 1, result);
+}
+
+void SetInstrument(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  if (args.size() != 1) Fail(ErrorKind::kTypeError, "set_instrument takes a function or None");
+  vm->SetInstrument(args[0].type_index() == kTVMFFINone ? ffi::Function(nullptr)
+                                                        : args[0].cast<ffi::Function>());
+}
+
+void GetFunctionArity(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  const bytecode::FuncInfo* info = vm->data().FindFunction(Text(args, 0));
+  if (info == nullptr) Fail(ErrorKind::kValueError, "Unknown function: ", Text(args, 0));
+  *result = info->num_args;
+}
+
+void GetFunctionParamName(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  const bytecode::FuncInfo* info = vm->data().FindFunction(Text(args, 0));
+  if (info == nullptr) Fail(ErrorKind::kValueError, "Unknown function: ", Text(args, 0));
+  int64_t index = args.size() > 1 ? args[1].cast<int64_t>() : -1;
+  if (index < 0 || index >= static_cast<int64_t>(info->param_names.size())) {
+    Fail(ErrorKind::kIndexError, "function ", info->name, " has no parameter name ", index);
+  }
+  *result = ffi::String(info->param_names[static_cast<size_t>(index)]);
+}
+
+// Statistics of the pool of one device.
+void MemoryStats(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  runtime::MemoryStats stats = vm->pool(args.size() > 0 ? args[0].cast<int64_t>() : 0)->Stats();
+  ffi::Map<ffi::String, int64_t> table;
+  table.Set("used_bytes", stats.used_bytes);
+  table.Set("peak_used_bytes", stats.peak_used_bytes);
+  table.Set("reserved_bytes", stats.reserved_bytes);
+  table.Set("peak_reserved_bytes", stats.peak_reserved_bytes);
+  table.Set("num_allocs", stats.num_allocs);
+  table.Set("num_device_allocs", stats.num_device_allocs);
+  *result = table;
+}
+
+void ResetPeakMemory(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  vm->pool(args.size() > 0 ? args[0].cast<int64_t>() : 0)->ResetPeak();
+}
+
+void TrimMemory(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
+  int64_t freed = 0;
+  for (size_t i = 0; i < vm->num_devices(); ++i) freed += vm->pool(static_cast<int64_t>(i))->Trim();
+  *result = freed;
+}
+
+// (bytes, device)
+void SetMemoryLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  if (args.size() < 1) Fail(ErrorKind::kTypeError, "set_memory_limit needs a number of bytes");
+  vm->pool(args.size() > 1 ? args[1].cast<int64_t>() : 0)->SetLimit(args[0].cast<int64_t>());
+}
+
+void SetNumThreads(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  if (args.size() != 1) Fail(ErrorKind::kTypeError, "set_num_threads needs a number");
+  vm->set_num_threads(args[0].cast<int>());
+}
+
+// (milliseconds): most time for each call from outside; 0 is no limit
+void SetTimeLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  double limit_ms = args.size() == 1 ? args[0].cast<double>() : -1;
+  if (!(limit_ms >= 0 && limit_ms < 1e12))
+    Fail(ErrorKind::kValueError, "set_time_limit needs milliseconds, 0 for none");
+  vm->set_time_limit_ns(static_cast<int64_t>(limit_ms * 1e6));
+}
+
+struct Row {
+  const char* name;
+  void (*function)(const VMPtr&, ffi::PackedArgs, ffi::Any*);
+};
+constexpr Row kRows[] = {
+    {"get_function_arity", GetFunctionArity},
+    {"get_function_param_name", GetFunctionParamName},
+    {"get_output", GetOutput},
+    {"get_output_arity", GetOutputArity},
+    {"invoke_closure", InvokeClosure},
+    {"invoke_stateful", InvokeStateful},
+    {"memory_stats", MemoryStats},
+    {"reset_peak_memory", ResetPeakMemory},
+    {"save_function", SaveFunction},
+    {"set_input", SetInput},
+    {"set_instrument", SetInstrument},
+    {"set_memory_limit", SetMemoryLimit},
+    {"set_num_threads", SetNumThreads},
+    {"set_time_limit", SetTimeLimit},
+    {"trim_memory", TrimMemory},
+};
+
+}  // namespace
+
+ffi::Optional<ffi::Function> VirtualMachine::GetFunction(const ffi::String& name) {
+  if (auto function = FindFunction(std::string(name))) return function;
+  for (const Row& row : kRows) {
+    if (name != row.name) continue;
+    VMPtr self = ffi::detail::ObjectUnsafe::ObjectPtrFromUnowned<VirtualMachine>(this);
+    return ffi::Function::FromPacked(
+        [self, call = row.function](ffi::PackedArgs args, ffi::Any* result) {
+          call(self, args, result);
+        });
+  }
+  return std::nullopt;
+}
+
+}  // namespace relaxvm::vm
