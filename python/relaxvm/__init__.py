@@ -10,7 +10,12 @@ import importlib
 from typing import Any
 
 from relaxvm import _ffi
-from relaxvm._registry import get_global_func, register_func, register_global_func, remove_global_func
+from relaxvm._registry import (
+    get_global_func,
+    register_func,
+    register_global_func,
+    remove_global_func,
+)
 from relaxvm.runtime import DataType, Device, Tensor, VirtualMachine, cpu, cuda, device, load, null
 
 __version__: str = _ffi.runtime_function("runtime.version")()

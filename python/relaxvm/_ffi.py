@@ -33,7 +33,7 @@ tvm_ffi = _import_tvm_ffi()
 
 # A key of each library: tvm-ffi aborts the process when a key is registered twice, so it is looked up first.
 _RUNTIME_KEY = "relaxvm.Storage"
-_COMPILER_KEY = "relaxvm.ir.Expr"
+_COMPILER_KEY = "relaxvm.ir.Var"
 _compiler: ctypes.CDLL | None = None
 _lock = threading.Lock()
 
@@ -57,7 +57,9 @@ def library_path(name: str) -> pathlib.Path:
         if path.is_file():
             return path
     looked = ", ".join(str(folder) for folder in _folders())
-    raise ImportError(f"lib{name}.so is not in {looked}; build it with `./dev build`, or reinstall relaxvm")
+    raise ImportError(
+        f"lib{name}.so is not in {looked}; build it with `./dev build`, or reinstall relaxvm"
+    )
 
 
 def _load(name: str) -> ctypes.CDLL:
@@ -82,7 +84,9 @@ def load_compiler() -> ctypes.CDLL:
             _check_free(_COMPILER_KEY)
             library = _load("relaxvm")
             if library.relaxvm_init() != 0:
-                raise ImportError(f"{library._name}: the compiler library could not register itself")
+                raise ImportError(
+                    f"{library._name}: the compiler library could not register itself"
+                )
             _compiler = library
     return _compiler
 

@@ -32,7 +32,10 @@ _NAMES.update(
     {_n: ("relaxvm.relax.exec_builder", _n) for _n in ("ExecBuilder", "SpecialReg", "VMFuncKind")}
 )
 _NAMES.update(
-    {_n: ("relaxvm.relax.virtual_machine", _n) for _n in ("VMExecutable", "VMInstrumentReturnKind", "VirtualMachine")}
+    {
+        _n: ("relaxvm.relax.virtual_machine", _n)
+        for _n in ("VMExecutable", "VMInstrumentReturnKind", "VirtualMachine")
+    }
 )
 _NAMES["BlockBuilder"] = ("relaxvm.relax.block_builder", "BlockBuilder")
 _NAMES["print"] = ("relaxvm.relax.op.calls", "print_")
