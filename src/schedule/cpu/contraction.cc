@@ -395,11 +395,7 @@ class ContractionEmitter {
       }
     }
     seq.push_back(body);
-    ir::DictAttrs annotations;
-    annotations.Set(
-        kGrain, analyzer_->Simplify(ir::Max(1, ir::FloorDiv(kWorkPerThread, ir::Max(1, work)))));
-    return For(task, 0, analyzer_->Simplify(total), ForKind::kParallel, SeqStmt::Flatten(seq), "",
-               annotations);
+    return ParallelLoop(task, analyzer_->Simplify(total), work, SeqStmt::Flatten(seq), analyzer_);
   }
 
   static constexpr int64_t kTilesPerTask = 8;

@@ -23,9 +23,9 @@ struct Traits {
 
 // Additions that are worth a thread of their own.
 inline constexpr int64_t kWorkPerThread = 16384;
-// Annotation of a parallel loop: how many iterations are worth a thread (an integer expression of
-// the program's sizes).
-inline constexpr const char* kGrain = "grain";
+// Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
+// calling thread.
+inline constexpr const char* kParallelIf = "parallel_if";
 
 PrimFunc Schedule(const PrimFunc& func, const Traits& traits);
 
@@ -43,6 +43,10 @@ std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilo
 // Bytes of the widest element that the stage touches.
 int64_t ElemBytes(const Stage& stage);
 
+// A loop whose iterations are split over threads when there are two threads' worth of `work`
+// (additions an iteration).
+Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
+                  arith::Analyzer* analyzer);
 // A loop over [0, extent); nothing for 0, the body alone for 1.
 Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
 // The body for every combination of the axes, outermost first.

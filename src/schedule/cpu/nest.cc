@@ -306,6 +306,14 @@ Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
   return body;
 }
 
+Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
+                  arith::Analyzer* analyzer) {
+  ir::DictAttrs annotations;
+  annotations.Set(kParallelIf,
+                  analyzer->Simplify(ir::GreaterEqual(extent * work, 2 * kWorkPerThread)));
+  return For(var, 0, extent, ForKind::kParallel, body, "", annotations);
+}
+
 Stmt Fill(const Buffer& acc, const Expr& value, int64_t count, int64_t lanes) {
   ffi::Array<Stmt> seq;
   for (int64_t at = 0; at < count; at += lanes) {

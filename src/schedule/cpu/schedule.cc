@@ -274,12 +274,9 @@ class Scheduler {
 
   Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work) {
     if (rows.empty()) return body;
-    Expr grain = analyzer_.Simplify(ir::Max(1, ir::FloorDiv(kWorkPerThread * 8, ir::Max(1, work))));
-    ir::DictAttrs annotations;
-    annotations.Set(kGrain, grain);
-    if (rows.size() == 1) {
-      return tir::For(rows[0].var, 0, rows[0].extent, ForKind::kParallel, body, "", annotations);
-    }
+    // Vectors do several additions at once.
+    const Expr cost = ir::FloorDiv(work, 4);
+    if (rows.size() == 1) return ParallelLoop(rows[0].var, rows[0].extent, cost, body, &analyzer_);
     // One loop over all rows; the axes are found by division, once a row.
     Expr total = 1;
     for (const Axis& a : rows) total = total * a.extent;
@@ -295,8 +292,7 @@ class Scheduler {
       }
     }
     seq.push_back(body);
-    return tir::For(row, 0, analyzer_.Simplify(total), ForKind::kParallel, SeqStmt::Flatten(seq),
-                    "", annotations);
+    return ParallelLoop(row, analyzer_.Simplify(total), cost, SeqStmt::Flatten(seq), &analyzer_);
   }
 
   Program program_;
