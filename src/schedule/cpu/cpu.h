@@ -35,6 +35,10 @@ PrimFunc Schedule(const PrimFunc& func, const Traits& traits);
 // in registers.
 Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer);
 
+// A reduction with spatial axis `vector` along the lanes.
+Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Traits& traits,
+                arith::Analyzer* analyzer);
+
 // A contraction with the elementwise stage after it (absent: none), on register tiles; parallel by
 // itself. Absent when its form is not one the tiles handle.
 std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilogue,

@@ -40,7 +40,10 @@ bool HorizontalForm(Combine combine) {
 class NestEmitter {
  public:
   NestEmitter(const Stage& stage, const Traits& traits, arith::Analyzer* analyzer)
-      : stage_(stage), analyzer_(analyzer), lanes_(traits.Lanes(ElemBytes(stage))) {}
+      : stage_(stage),
+        traits_(traits),
+        analyzer_(analyzer),
+        lanes_(traits.Lanes(ElemBytes(stage))) {}
 
   Stmt Run() {
     const Choice choice = Choose();
@@ -114,77 +117,31 @@ class NestEmitter {
                                    BufferStore(*stage_.out, acc.Load({0}), stage_.indices)}));
   }
 
-  // `count` vectors of elements from `base` on; lanes at or above `limit` (null: none) are left
-  // out.
-  Stmt SpatialBlock(const Axis& axis, const Expr& base, int64_t count, const Expr& limit) const {
-    auto lane_loop =
-        [&](int64_t u,
-            const std::function<Stmt(const Var&, const ffi::Map<Var, Expr>&, const Expr&)>& body) {
-          Var lane("lane", Int(64));
-          ffi::Map<Var, Expr> map;
-          map.Set(axis.var, base + Expr(u * lanes_) + lane);
-          Expr predicate =
-              limit.defined() ? ir::Less(lane, limit - base - Expr(u * lanes_)) : Expr();
-          return Stmt(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, map, predicate)));
-        };
-    auto formula = [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
-      Expr value = tir::Substitute(stage_.value, map);
-      return predicate.defined() ? PredicateLoads(value, lane, predicate) : value;
-    };
-    ffi::Array<Stmt> seq;
-    if (stage_.combine == Combine::kNone) {
-      for (int64_t u = 0; u < count; ++u) {
-        seq.push_back(lane_loop(
-            u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
-              return BufferStore(*stage_.out, formula(lane, map, predicate),
-                                 {tir::Substitute(stage_.indices[0], map)}, predicate);
-            }));
-      }
-      return SeqStmt::Flatten(seq);
-    }
-    Buffer acc = Accumulators(count * lanes_);
-    seq.push_back(tir::AllocBuffer(acc));
-    ffi::Array<Stmt> update;
-    for (int64_t u = 0; u < count; ++u) {
-      seq.push_back(lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>&, const Expr&) {
-        return BufferStore(acc, stage_.identity, {Expr(u * lanes_) + lane});
-      }));
-      update.push_back(
-          lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
-            Expr at = Expr(u * lanes_) + lane;
-            return BufferStore(
-                acc, Apply(stage_.combine, acc.Load({at}), formula(lane, map, predicate)), {at});
-          }));
-    }
-    seq.push_back(Loops(stage_.reduce, SeqStmt::Flatten(update)));
-    for (int64_t u = 0; u < count; ++u) {
-      seq.push_back(
-          lane_loop(u, [&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
-            return BufferStore(*stage_.out, acc.Load({Expr(u * lanes_) + lane}),
-                               {tir::Substitute(stage_.indices[0], map)}, predicate);
-          }));
-    }
-    return SeqStmt::Flatten(seq);
+  // One vector of elements from `base` on; lanes at or above `limit` (null: none) are left out.
+  Stmt OneVector(const Axis& axis, const Expr& base, const Expr& limit) const {
+    Var lane("lane", Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, base + lane);
+    Expr predicate = limit.defined() ? ir::Less(lane, limit - base) : Expr();
+    Expr value = tir::Substitute(stage_.value, map);
+    if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+    return For(
+        lane, 0, lanes_, ForKind::kVectorized,
+        BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
   }
 
   Stmt AlongSpatial(size_t index) const {
+    if (stage_.combine != Combine::kNone)
+      return EmitWindow(stage_, index, lanes_, traits_, analyzer_);
     const Axis axis = stage_.spatial[index];
-    const int64_t count = stage_.combine == Combine::kNone ? 1 : kAccumulators;
-    ffi::Array<Stmt> seq;
-    Expr done = 0;
-    for (int64_t vectors : {count, int64_t{1}}) {
-      if (vectors == 1 && count == 1 && !ir::IsIntValue(done, 0)) break;
-      const Expr step = vectors * lanes_;
-      Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
-      Var block("block", Int(64));
-      seq.push_back(Loop(block, blocks, ForKind::kSerial,
-                         SpatialBlock(axis, done + block * step, vectors, Expr())));
-      done = analyzer_->Simplify(done + blocks * step);
-      if (count == 1) break;
-    }
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent, lanes_));
+    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
+    Var block("block", Int(64));
+    ffi::Array<Stmt> seq = {
+        Loop(block, blocks, ForKind::kSerial, OneVector(axis, block * Expr(lanes_), Expr()))};
     if (!analyzer_->ProveEqual(done, axis.extent)) {
-      Stmt tail = SpatialBlock(axis, done, 1, axis.extent);
-      seq.push_back(tir::IfThenElse(ir::Less(done, axis.extent), tail));
+      seq.push_back(
+          tir::IfThenElse(ir::Less(done, axis.extent), OneVector(axis, done, axis.extent)));
     }
     return Loops(Without(stage_.spatial, index), SeqStmt::Flatten(seq));
   }
@@ -255,6 +212,7 @@ class NestEmitter {
   }
 
   const Stage& stage_;
+  const Traits& traits_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
 };
