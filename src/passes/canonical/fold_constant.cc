@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// FoldConstant: calls of tensor programs on constants become constants, and what is known of shapes
+// becomes shapes. Stage: lowered (values), any (shapes).  Needs: context.evaluate, for values.
+// Keeps: function signatures, spans.
+#include <optional>
+#include <unordered_map>
+
+#include "analysis/calls.h"
+#include "analysis/program_kind.h"
+#include "ir/visitor.h"
+#include "passes/pass.h"
+#include "support/host_tensor.h"
+#include "tir/functor.h"
+
+namespace relaxvm::passes {
+namespace {
+
+using ir::Expr;
+using ir::Var;
+
+// Results that grow: a broadcast of a scalar to a gigabyte is better computed where it is used.
+constexpr int64_t kSmallResult = int64_t{1} << 20;
+constexpr int64_t kMaxGrowth = 4;
+
+int64_t NumElements(const ffi::Array<int64_t>& shape) {
+  int64_t product = 1;
+  for (int64_t dim : shape) {
+    if (__builtin_mul_overflow(product, dim, &product)) return -1;
+  }
+  return product;
+}
+
+// The static shape and dtype of a tensor type.
+std::optional<OutputTensor> StaticOutput(const ir::Type& type) {
+  auto* tensor = type.as<ir::TensorTypeObj>();
+  if (tensor == nullptr || !tensor->GetShape() || tensor->IsUnknownDtype()) return std::nullopt;
+  OutputTensor out{{}, tensor->dtype};
+  for (const Expr& dim : tensor->GetShape().value()) {
+    ffi::Optional<int64_t> value = ir::AsInt(dim);
+    if (!value) return std::nullopt;
+    out.shape.push_back(*value);
+  }
+  return out;
+}
+
+class Folder : public ir::Mutator {
+ public:
+  Folder(const IRModule& mod, const PassContext& context) : mod_(mod), context_(context) {}
+
+  void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
+    ffi::Array<ir::Binding> rewritten;
+    ir::Mutator::MutateBinding(binding, &rewritten);
+    const ir::Binding& now = rewritten[0];
+    Expr value = now.as<ir::VarBindingObj>() ? Fold(now->value) : now->value;
+    if (IsKnown(value)) known_[now->var.get()] = value;
+    // Tensors stand where they are used; their variable is needed outside of its block only.
+    if (value.as<ir::ConstantObj>() && now.as<ir::VarBindingObj>()) {
+      Replace(binding->var, value);
+      if (binding->var.as<ir::DataflowVarObj>()) return;
+    }
+    out->push_back(
+        value.same_as(now->value) ? now : ir::Binding(ir::VarBinding(now->var, value, now->span)));
+  }
+
+  Expr MutateTupleGetItem(const ir::TupleGetItem& item) override {
+    Expr out = ir::Mutator::MutateTupleGetItem(item);
+    auto* rest = out.as<ir::TupleGetItemObj>();
+    if (rest == nullptr) return out;
+    auto it = known_.find(rest->tuple_value.get());
+    auto* tuple = it == known_.end() ? nullptr : it->second.as<ir::TupleObj>();
+    return tuple == nullptr ? out : tuple->fields[rest->index];
+  }
+
+ private:
+  static bool IsKnown(const Expr& value) {
+    if (auto* tuple = value.as<ir::TupleObj>()) {
+      for (const Expr& field : tuple->fields) {
+        if (!field.as<ir::ConstantObj>()) return false;
+      }
+      return true;
+    }
+    return value.as<ir::ConstantObj>() || value.as<ir::ShapeExprObj>();
+  }
+
+  Expr Resolve(const Expr& e) const {
+    auto it = known_.find(e.get());
+    return it == known_.end() ? e : it->second;
+  }
+
+  Expr Fold(const Expr& value) {
+    if (std::optional<analysis::TirCall> call = analysis::AsCallTir(value)) {
+      Expr folded = Evaluate(*call);
+      return folded.defined() ? folded : value;
+    }
+    if (value.as<ir::CallObj>()) {
+      Expr folded = FoldShape(value.as<ir::Call>().value());
+      return folded.defined() ? folded : value;
+    }
+    return value;
+  }
+
+  // ---- values
+
+  Expr Evaluate(const analysis::TirCall& call) {
+    if (!context_.evaluate) return Expr();
+    std::vector<ffi::Tensor> inputs;
+    int64_t input_bytes = 0;
+    for (const Expr& arg : call.args) {
+      auto* constant = Resolve(arg).as<ir::ConstantObj>();
+      if (constant == nullptr) return Expr();
+      inputs.push_back(constant->data);
+      input_bytes += SizeInBytes(constant->data.dtype(), constant->data.numel());
+    }
+    std::vector<OutputTensor> outputs;
+    auto* tuple = call.call->ty.as<ir::TupleTypeObj>();
+    int64_t output_bytes = 0;
+    for (const ir::Type& type :
+         tuple != nullptr ? tuple->fields : ffi::Array<ir::Type>{call.call->ty}) {
+      std::optional<OutputTensor> output = StaticOutput(type);
+      if (!output) return Expr();
+      int64_t elements = NumElements(output->shape);
+      if (elements < 0) return Expr();
+      output_bytes += SizeInBytes(output->dtype, elements);
+      outputs.push_back(*output);
+    }
+    if (output_bytes > kSmallResult && output_bytes / kMaxGrowth > input_bytes) return Expr();
+    std::optional<tir::PrimFunc> program = WithoutScalars(call);
+    if (!program) return Expr();
+    std::vector<ffi::Tensor> results = context_.evaluate(*program, inputs, outputs);
+    RELAXVM_CHECK(results.size() == outputs.size()) << "evaluation of " << call.func->name_hint;
+    ffi::Array<Expr> constants;
+    for (const ffi::Tensor& result : results)
+      constants.push_back(ir::Constant(result, call.call->span));
+    return tuple != nullptr ? Expr(ir::Tuple(constants, call.call->span)) : constants[0];
+  }
+
+  // The program with the values of its scalar parameters put in; absent when one is not known.
+  std::optional<tir::PrimFunc> WithoutScalars(const analysis::TirCall& call) {
+    auto program = mod_->Lookup(call.func).as<tir::PrimFunc>();
+    if (!program) return std::nullopt;
+    analysis::ProgramParams params = analysis::ParamsOf(*program);
+    if (params.scalars.size() != call.tir_vars.size()) return std::nullopt;
+    if (params.scalars.empty()) return *program;
+    ffi::Map<Var, Expr> values;
+    for (size_t i = 0; i < params.scalars.size(); ++i) {
+      ffi::Optional<int64_t> value = ir::AsInt(call.tir_vars[i]);
+      if (!value) return std::nullopt;
+      values.Set(params.scalars[i], ir::Const(params.scalars[i].dtype(), *value));
+    }
+    ffi::Array<Var> kept;
+    for (const Var& param : (*program)->params) {
+      if (!values.count(param)) kept.push_back(param);
+    }
+    tir::PrimFunc shorter(kept, (*program)->body, (*program)->attrs, (*program)->span);
+    return tir::SpecializeSizes(shorter, values);
+  }
+
+  // ---- shapes
+
+  Expr FoldShape(const ir::Call& call) {
+    if (analysis::CallsOp(call, "relax.shape_of")) {
+      auto* type = call->args[0]->ty.as<ir::TensorTypeObj>();
+      if (type == nullptr || !type->GetShape()) return Expr();
+      return ir::ShapeExpr(type->GetShape().value(), call->span);
+    }
+    if (analysis::CallsOp(call, "relax.shape_to_tensor")) {
+      auto* shape = Resolve(call->args[0]).as<ir::ShapeExprObj>();
+      return shape == nullptr ? Expr() : TensorOf(shape->values, call->span);
+    }
+    if (analysis::CallsOp(call, "relax.tensor_to_shape")) {
+      auto* constant = Resolve(call->args[0]).as<ir::ConstantObj>();
+      return constant == nullptr ? Expr() : ShapeOf(constant->data, call->span);
+    }
+    return Expr();
+  }
+
+  static Expr TensorOf(const ffi::Array<Expr>& values, const ir::Span& span) {
+    std::vector<int64_t> numbers;
+    for (const Expr& value : values) {
+      ffi::Optional<int64_t> number = ir::AsInt(value);
+      if (!number) return Expr();
+      numbers.push_back(*number);
+    }
+    int64_t size = static_cast<int64_t>(numbers.size());
+    ffi::Tensor data = NewHostTensor({size}, Int(64));
+    std::copy(numbers.begin(), numbers.end(), static_cast<int64_t*>(data.data_ptr()));
+    return ir::Constant(data, span);
+  }
+
+  static Expr ShapeOf(const ffi::Tensor& data, const ir::Span& span) {
+    if (data.ndim() != 1 || data.dtype() != Int(64) || data.device().device_type != kDLCPU ||
+        !data.IsContiguous()) {
+      return Expr();
+    }
+    auto* numbers = static_cast<const int64_t*>(data.data_ptr());
+    ffi::Array<Expr> values;
+    for (int64_t i = 0; i < data.numel(); ++i) values.push_back(Expr(numbers[i]));
+    return ir::ShapeExpr(values, span);
+  }
+
+  const IRModule& mod_;
+  const PassContext& context_;
+  std::unordered_map<const ffi::Object*, Expr> known_;
+};
+
+}  // namespace
+
+IRModule FoldConstant(IRModule mod, const PassContext& context) {
+  const IRModule given = mod;
+  return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
+    return Folder(given, context).Mutate(f).as<ir::Function>().value();
+  });
+}
+
+}  // namespace relaxvm::passes

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// FuseOps: makes each group of calls that can run as one program a private function with attribute
+// "Primitive". Stage: lowered, with kinds annotated.  Keeps: the order of everything else.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "analysis/calls.h"
+#include "ir/visitor.h"
+#include "passes/fuse/groups.h"
+#include "passes/pass.h"
+
+namespace relaxvm::passes {
+namespace {
+
+using ir::Expr;
+using ir::Var;
+
+constexpr size_t kMaxNameLength = 80;
+
+// Makes the function of one group.
+class GroupFunction {
+ public:
+  GroupFunction(const ir::DataflowBlock& block, const std::vector<int>& group) {
+    for (int i : group) inside_.insert(block->bindings[i]->var.get());
+    ffi::Array<ir::Binding> bindings;
+    for (int i : group) bindings.push_back(Rebind(block->bindings[i], i == group.back()));
+    AddSizes();
+    // The function has symbolic sizes of its own.
+    ffi::Map<Var, Expr> sizes;
+    for (const Var& v : sizes_) sizes.Set(v, Var(v->name, v->ty, v->span));
+    ir::Function made(params_, ir::SeqExpr({ir::DataflowBlock(bindings)}, bindings.back()->var),
+                      ir::Type(), true, {{ir::attr::kPrimitive, ffi::Any(int64_t{1})}});
+    function_ = SizeRenamer(sizes).Run(made);
+    name_ = Name(block, group);
+  }
+
+  const ir::Function& function() const { return function_; }
+  const ffi::Array<Expr>& args() const { return args_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  class SizeRenamer : public ir::Mutator {
+   public:
+    explicit SizeRenamer(const ffi::Map<Var, Expr>& sizes) {
+      for (const auto& [from, to] : sizes) Replace(from, to);
+    }
+    ir::Function Run(const ir::Function& f) { return Mutate(f).as<ir::Function>().value(); }
+  };
+
+  ir::Binding Rebind(const ir::Binding& binding, bool last) {
+    std::optional<analysis::TirCall> call = analysis::AsCallTir(binding->value);
+    RELAXVM_CHECK(call.has_value()) << "a group holds calls of tensor programs only";
+    ffi::Array<Expr> args;
+    for (const Expr& arg : call->args) args.push_back(Argument(arg));
+    for (const Expr& size : call->tir_vars) NoteSizes(size);
+    NoteSizes(binding->var->ty);
+    ffi::Array<Expr> whole = call->call->args;
+    whole.Set(1, ir::Tuple(args));
+    Expr value = ir::Call(call->call->op, whole, call->call->attrs, call->call->ty_args,
+                          call->call->span, call->call->ty);
+    Var var = last ? Var(binding->var->name, binding->var->ty, binding->var->span)
+                   : Var(ir::DataflowVar(binding->var->name, binding->var->ty, binding->var->span));
+    replaced_.insert_or_assign(binding->var.get(), var);
+    return ir::VarBinding(var, value, binding->span);
+  }
+
+  // A result of the group as it is; anything else becomes a parameter.
+  Expr Argument(const Expr& arg) {
+    auto it = replaced_.find(arg.get());
+    if (it != replaced_.end()) return it->second;
+    auto var = arg.as<ir::VarObj>();
+    Var param(var != nullptr ? var->name : ffi::String("param_" + std::to_string(params_.size())),
+              arg->ty);
+    params_.push_back(param);
+    args_.push_back(arg);
+    replaced_.emplace(arg.get(), param);
+    NoteSizes(arg->ty);
+    return param;
+  }
+
+  void NoteSizes(const ir::Type& type) {
+    for (const Var& v : ir::SymbolicVars(type)) AddSize(v);
+  }
+  void NoteSizes(const Expr& e) {
+    for (const Var& v : ir::FreeVars(e)) AddSize(v);
+  }
+  void AddSize(const Var& v) {
+    if (seen_.insert(v.get()).second) sizes_.push_back(v);
+  }
+
+  // Sizes that no tensor parameter gives come as a shape.
+  void AddSizes() {
+    std::unordered_set<const ffi::Object*> defined;
+    for (const Var& param : params_) {
+      for (const Var& v : ir::DefinableSymbolicVars(param->ty)) defined.insert(v.get());
+    }
+    ffi::Array<Expr> missing;
+    for (const Var& v : sizes_) {
+      if (!defined.count(v.get())) missing.push_back(v);
+    }
+    if (missing.empty()) return;
+    params_.push_back(Var("sizes", ir::ShapeType(missing)));
+    args_.push_back(ir::ShapeExpr(missing));
+  }
+
+  static std::string Name(const ir::DataflowBlock& block, const std::vector<int>& group) {
+    std::string name = "fused";
+    for (int i : group) {
+      std::string part(analysis::AsCallTir(block->bindings[i]->value)->func->name_hint);
+      if (name.size() + part.size() >= kMaxNameLength) break;
+      name += "_" + part;
+    }
+    return name;
+  }
+
+  std::unordered_set<const ffi::Object*> inside_;
+  std::unordered_map<const ffi::Object*, Var> replaced_;
+  std::unordered_set<const ffi::Object*> seen_;
+  std::vector<Var> sizes_;
+  ffi::Array<Var> params_;
+  ffi::Array<Expr> args_;
+  ir::Function function_ = ir::Function(ffi::UnsafeInit{});
+  std::string name_;
+};
+
+class Fuser : public ir::Mutator {
+ public:
+  Fuser(const IRModule& mod, const FusionLimits& limits) : mod_(mod), out_(mod), limits_(limits) {}
+
+  IRModule Run() {
+    std::vector<std::pair<ir::GlobalVar, ir::Function>> changed;
+    for (const auto& [var, func] : mod_->functions) {
+      auto function = func.as<ir::Function>();
+      if (!function || (*function)->attrs.count(ir::attr::kPrimitive)) continue;
+      Expr result = Mutate(*function);
+      if (!result.same_as(*function)) changed.emplace_back(var, result.as<ir::Function>().value());
+    }
+    for (auto& [var, func] : changed) out_.Update(var->name_hint, func);
+    return out_;
+  }
+
+  ir::BindingBlock MutateBlock(const ir::BindingBlock& block) override {
+    auto dataflow = block.as<ir::DataflowBlock>();
+    if (!dataflow) return ir::Mutator::MutateBlock(block);
+    std::vector<std::vector<int>> groups = FindFusionGroups(*dataflow, mod_, limits_);
+    if (groups.empty()) return block;
+    // A group's call stands where its last member stood: everything that it reads is there by then.
+    std::unordered_map<int, const std::vector<int>*> last;
+    std::unordered_set<int> dropped;
+    for (const std::vector<int>& group : groups) {
+      last[group.back()] = &group;
+      dropped.insert(group.begin(), group.end() - 1);
+    }
+    ffi::Array<ir::Binding> bindings;
+    for (int i = 0; i < static_cast<int>(block->bindings.size()); ++i) {
+      if (dropped.count(i)) continue;
+      const ir::Binding& binding = block->bindings[i];
+      auto it = last.find(i);
+      bindings.push_back(it == last.end() ? binding : CallGroup(*dataflow, *it->second, binding));
+    }
+    return ir::DataflowBlock(bindings, block->span);
+  }
+
+ private:
+  ir::Binding CallGroup(const ir::DataflowBlock& block, const std::vector<int>& group,
+                        const ir::Binding& at) {
+    GroupFunction made(block, group);
+    ir::GlobalVar var = out_.Update(UniqueName(made.name()), made.function());
+    ir::Call call(var, made.args(), ir::Attrs(), {}, at->span, at->var->ty);
+    return ir::VarBinding(at->var, call, at->span);
+  }
+
+  // Thousands of groups may want the same name: the search for a free number goes on where it
+  // ended.
+  std::string UniqueName(const std::string& hint) {
+    for (int& next = next_number_[hint];; ++next) {
+      std::string name = next == 0 ? hint : hint + std::to_string(next);
+      if (!out_->FindVar(name)) return name;
+    }
+  }
+
+  IRModule mod_;
+  IRModule out_;
+  FusionLimits limits_;
+  std::unordered_map<std::string, int> next_number_;
+};
+
+}  // namespace
+
+IRModule FuseOps(IRModule mod, const PassContext& context) {
+  if (context.Option<int64_t>("fuse_opt_level") == 0) return mod;
+  FusionLimits limits;
+  auto it = context.config.find("relax.FuseOps.max_depth");
+  if (it != context.config.end()) limits.max_calls = (*it).second.cast<int64_t>();
+  return Fuser(mod, limits).Run();
+}
+
+}  // namespace relaxvm::passes
