@@ -159,6 +159,7 @@ void RegisterAnalysis() {
            })
       .def("relaxvm.analysis.prove_equal",
            [](Expr a, Expr b) { return ops::MakeTypeContext()->ProveEqual(a, b); })
+      .def("relaxvm.analysis.prove", [](Expr e) { return ops::MakeTypeContext()->Prove(e); })
       .def("relaxvm.analysis.simplify", [](Expr e) { return ops::MakeTypeContext()->Simplify(e); });
 }
 

@@ -7,8 +7,10 @@ from .base import (
     SourceName,
     Span,
     assert_structural_equal,
+    current_span,
     load_json,
     save_json,
+    span_scope,
     structural_equal,
     structural_hash,
 )
@@ -66,9 +68,11 @@ __all__ = [
     "VDevice",
     "Var",
     "assert_structural_equal",
+    "current_span",
     "is_prim_expr",
     "load_json",
     "save_json",
+    "span_scope",
     "structural_equal",
     "structural_hash",
 ]

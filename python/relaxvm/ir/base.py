@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import tvm_ffi
@@ -62,6 +65,27 @@ class Span(Object):
         self.__init_handle_by_constructor__(
             _span, str(source_name), line, column, end_line, end_column
         )
+
+
+class _Place(threading.local):
+    span: Span | None = None
+
+
+_place = _Place()
+
+
+@contextlib.contextmanager
+def span_scope(span: Span) -> Iterator[None]:
+    """Operator calls and match_casts made inside come from this place."""
+    outer, _place.span = _place.span, span
+    try:
+        yield
+    finally:
+        _place.span = outer
+
+
+def current_span() -> Span | None:
+    return _place.span
 
 
 def SourceName(name: str) -> str:

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm_ffi import Object
 
 from .. import _compiler
-from ..ir.base import plain
+from ..ir.base import current_span, plain
 from ..ir.expr import BaseFunc, Call, Expr, GlobalVar, Var
 from ..ir.module import IRModule
 from .expr import BindingBlock, Function, SeqExpr, Tuple, to_expr
@@ -24,6 +24,7 @@ _in_dataflow = _compiler.func("relax.Builder_InDataflow")
 _emit = _compiler.func("relax.Builder_Emit")
 _emit_output = _compiler.func("relax.Builder_EmitOutput")
 _match_cast = _compiler.func("relax.Builder_MatchCast")
+_bind_match_cast = _compiler.func("relax.Builder_BindMatchCast")
 _emit_binding = _compiler.func("relax.Builder_EmitBinding")
 _normalize = _compiler.func("relax.Builder_Normalize")
 _normalize_argument = _compiler.func("relax.Builder_NormalizeArgument")
@@ -197,7 +198,14 @@ class BlockBuilder(Object):
 
     def match_cast(self, value: Any, ty: Any, name_hint: str = "") -> Var:
         """Checks at run time that `value` has type `ty`; binds the symbolic variables of `ty`."""
-        return _match_cast(self, to_expr(value), plain(ty), name_hint)
+        span = current_span()
+        if span is None:
+            return _match_cast(self, to_expr(value), plain(ty), name_hint)
+        value, name = (
+            _normalize_argument(self, to_expr(value)),
+            _unique_name(self, name_hint or "lv"),
+        )
+        return _bind_match_cast(self, value, plain(ty), name, _in_dataflow(self), span)
 
     def emit_normalized(self, binding: Any) -> None:
         _emit_binding(self, binding)

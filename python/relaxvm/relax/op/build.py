@@ -13,7 +13,7 @@ import numpy as np
 import tvm_ffi
 
 from ... import _compiler
-from ...ir.base import plain
+from ...ir.base import current_span, plain
 from ...ir.expr import Call, Expr
 
 _make_call = _compiler.func("ops.MakeCall")
@@ -104,7 +104,9 @@ def call_operator(
     """A call of the operator `name`, arguments and attributes checked and completed."""
     row = ROWS.get(name)
     if row is None:
-        return _make_call(name, list(args), dict(attrs or {}), [plain(t) for t in ty_args], None)
+        return _make_call(
+            name, list(args), dict(attrs or {}), [plain(t) for t in ty_args], current_span()
+        )
     values = [_argument(a, row.kind(i), args) for i, a in enumerate(args)]
     given: dict[str, Any] = {}
     for key, value in (attrs or {}).items():
@@ -113,7 +115,7 @@ def call_operator(
 
             value = dtype_of(value)
         given[key] = _attribute(value)
-    return _make_call(name, values, given, [plain(t) for t in ty_args], None)
+    return _make_call(name, values, given, [plain(t) for t in ty_args], current_span())
 
 
 def _signature(row: Row) -> inspect.Signature:

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the bytes of a model to a function that runs, through the compile cache."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..compile_cache import CompileCache, default_folder, key_of
+from ..inference_errors import (
+    Fail,
+    InferenceError,
+    InvalidGraph,
+    InvalidProtobuf,
+    NoSuchFile,
+    NotImplemented,
+)
+from .arrays import constant_ranges
+from .signature import Signature
+
+logger = logging.getLogger("relaxvm.inference")
+
+
+@dataclasses.dataclass
+class Compiled:
+    """A model that is loaded into a VM."""
+
+    signature: Signature
+    vm: Any
+    function: Callable[..., Any]
+    num_threads: int
+    owned: list[tuple[int, int]]  # address ranges of the model's constants
+
+    def set_num_threads(self, count: int) -> None:
+        self.num_threads = apply_threads(self.vm, count)
+
+
+def compile_model(source: Any, target: Any, cache_dir: Any, num_threads: int) -> Compiled:
+    """Loads `source` (a path or the bytes of an ONNX file) from the cache, or compiles it."""
+    data, folder, place = _read(source)
+    cache = _open_cache(cache_dir)
+    with _translated():
+        if cache is None:
+            executable, signature = _compile(data, folder, place, target)
+        else:
+            executable, signature = _through_cache(cache, data, folder, place, target)
+        return _load(executable, signature, num_threads)
+
+
+def _read(source: Any) -> tuple[bytes, str | None, str]:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), None, "the model"
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"a model is a path or bytes, not {type(source).__name__}")
+    path = os.fspath(source)
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise NoSuchFile(f"'{path}' is not a file; give the path of an ONNX file")
+        data = Path(path).read_bytes()
+    except FileNotFoundError as e:
+        if isinstance(e, NoSuchFile):
+            raise
+        raise NoSuchFile(f"there is no file '{path}'") from e
+    except (OSError, ValueError) as e:
+        raise Fail(f"'{path}' cannot be read: {e}") from e
+    return data, os.path.dirname(os.path.abspath(path)), f"'{path}'"
+
+
+def _open_cache(cache_dir: Any) -> CompileCache | None:
+    folder = default_folder() if cache_dir is None else (Path(cache_dir) if cache_dir else None)
+    if folder is None or os.environ.get("RELAXVM_DUMP"):  # a dump needs a compile
+        return None
+    cache = CompileCache(folder)
+    return cache if cache.usable() else None
+
+
+def _through_cache(
+    cache: CompileCache, data: bytes, folder: str | None, place: str, target: Any
+) -> tuple[Any, Signature]:
+    from ..target import Target
+
+    key = key_of("inference", build_id(), str(Target(target)), _settings(), data)
+    cached = _cached(cache, key, folder)
+    if cached is not None:
+        return cached
+    with cache.locked(key):
+        cached = _cached(cache, key, folder)  # another process may have made it meanwhile
+        if cached is not None:
+            return cached
+        executable, signature = _compile(data, folder, place, target)
+        info = {"signature": signature.to_json(), "external": _external_files(data, folder)}
+        cache.put(key, executable.export_library, info)
+        return executable, signature
+
+
+def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Signature] | None:
+    from .. import runtime
+
+    found = cache.find(key)
+    if found is None:
+        return None
+    library, info = found
+    try:
+        for name, digest in info["external"].items():
+            if folder is None or _digest(os.path.join(folder, name)) != digest:
+                return None
+        return runtime.load_module(str(library)), Signature.from_json(info["signature"])
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as e:
+        logger.warning("cache entry %s is not used: %s", key, e)
+        cache.drop(key)
+        return None
+
+
+def _compile(data: bytes, folder: str | None, place: str, target: Any) -> tuple[Any, Signature]:
+    from .. import compile as compile_module
+    from ..relax.frontend.onnx import from_onnx
+    from ..relax.frontend.onnx.load import parse
+
+    model = parse(data, folder, place)
+    return compile_module(from_onnx(model), target=target), Signature.of_proto(model.proto)
+
+
+def _external_files(data: bytes, folder: str | None) -> dict[str, str]:
+    """The files beside the model that hold its weights, and what is in them."""
+    if folder is None:
+        return {}
+    from ..relax.frontend.onnx.load import external_locations, parse
+
+    names = external_locations(parse(data, folder, "the model").proto)
+    return {name: _digest(os.path.join(folder, name)) for name in sorted(names)}
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.blake2b(digest_size=20)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def build_id() -> str:
+    """Changes whenever a file of this package does."""
+    root = Path(__file__).resolve().parent.parent
+    entries = []
+    for path in sorted([*root.rglob("*.py"), *_libraries()]):
+        info = path.stat()
+        entries.append(f"{path.name} {info.st_size} {info.st_mtime_ns}")
+    return key_of(*entries)
+
+
+def _libraries() -> list[Path]:
+    from .._ffi import library_path
+
+    return [library_path("relaxvm"), library_path("relaxvm_runtime")]
+
+
+# Of the environment, all that may change what is compiled.
+_NOT_COMPILATION = ("RELAXVM_CACHE_DIR", "RELAXVM_LOG", "RELAXVM_NUM_THREADS")
+
+
+def _settings() -> str:
+    names = sorted(n for n in os.environ if n.startswith("RELAXVM_") and n not in _NOT_COMPILATION)
+    return "\n".join(f"{n}={os.environ[n]}" for n in names)
+
+
+def _load(executable: Any, signature: Signature, num_threads: int) -> Compiled:
+    from ..runtime import VirtualMachine, cpu
+
+    vm = VirtualMachine(executable, cpu())
+    threads = apply_threads(vm, num_threads)
+    return Compiled(signature, vm, vm["main"], threads, constant_ranges(executable))
+
+
+def apply_threads(vm: Any, count: int) -> int:
+    """Sets how many threads a call uses; 0 is all that the machine allows.  Gives the number."""
+    from .._ffi import runtime_function
+
+    count = count or int(runtime_function("runtime.default_num_threads")())
+    vm.set_num_threads(count)
+    return count
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of the front end and the compiler, as those of a session."""
+    try:
+        yield
+    except InferenceError:
+        raise
+    except Exception as e:
+        raise _session_error(e) from e
+
+
+def _session_error(e: Exception) -> InferenceError:
+    from ..relax.frontend.onnx import DamagedModel, InvalidModel, UnsupportedModel
+
+    if isinstance(e, DamagedModel):
+        return InvalidProtobuf(str(e))
+    if isinstance(e, UnsupportedModel):
+        return NotImplemented(str(e))
+    return InvalidGraph(str(e)) if isinstance(e, InvalidModel) else Fail(str(e))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model says about its inputs, outputs and origin; goes into the compile cache as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+# ONNX element type -> (name in get_inputs(), NumPy name)
+_ELEMENT_TYPES = {
+    1: ("float", "float32"),
+    2: ("uint8", "uint8"),
+    3: ("int8", "int8"),
+    4: ("uint16", "uint16"),
+    5: ("int16", "int16"),
+    6: ("int32", "int32"),
+    7: ("int64", "int64"),
+    8: ("string", "object"),
+    9: ("bool", "bool"),
+    10: ("float16", "float16"),
+    11: ("double", "float64"),
+    12: ("uint32", "uint32"),
+    13: ("uint64", "uint64"),
+    16: ("bfloat16", "bfloat16"),
+    17: ("float8e4m3fn", "float8_e4m3fn"),
+    18: ("float8e4m3fnuz", "float8_e4m3fnuz"),
+    19: ("float8e5m2", "float8_e5m2"),
+    20: ("float8e5m2fnuz", "float8_e5m2fnuz"),
+    21: ("uint4", "uint4"),
+    22: ("int4", "int4"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeArg:
+    """An input or output.  A dimension is an int, a name, or None where the model gives neither."""
+
+    name: str
+    type: str
+    shape: list
+    dtype: str  # NumPy's name of the element type
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelMetadata:
+    custom_metadata_map: dict[str, str]
+    description: str
+    domain: str
+    graph_description: str
+    graph_name: str
+    producer_name: str
+    version: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    inputs: list[NodeArg]
+    outputs: list[NodeArg]
+    initializers: list[str]  # graph inputs that have a value in the model
+    metadata: ModelMetadata
+
+    @staticmethod
+    def of_proto(proto: Any) -> Signature:
+        graph = proto.graph
+        weights = {t.name for t in graph.initializer} | {
+            t.values.name for t in graph.sparse_initializer
+        }
+        return Signature(
+            [_node_arg(i) for i in graph.input if i.name not in weights],
+            [_node_arg(o) for o in graph.output],
+            [i.name for i in graph.input if i.name in weights],
+            ModelMetadata(
+                {p.key: p.value for p in proto.metadata_props},
+                proto.doc_string,
+                proto.domain,
+                graph.doc_string,
+                graph.name,
+                proto.producer_name,
+                proto.model_version,
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Signature:
+        return Signature(
+            [NodeArg(**a) for a in data["inputs"]],
+            [NodeArg(**a) for a in data["outputs"]],
+            list(data["initializers"]),
+            ModelMetadata(**data["metadata"]),
+        )
+
+
+def _node_arg(info: Any) -> NodeArg:
+    kind = info.type.WhichOneof("value") or "tensor_type"
+    if kind != "tensor_type":
+        return NodeArg(info.name, kind.removesuffix("_type"), [], "object")
+    tensor = info.type.tensor_type
+    text, dtype = _ELEMENT_TYPES.get(tensor.elem_type, ("unknown", "object"))
+    return NodeArg(info.name, f"tensor({text})", [_dim(d) for d in tensor.shape.dim], dtype)
+
+
+def _dim(dim: Any) -> int | str | None:
+    kind = dim.WhichOneof("value")
+    if kind == "dim_param":
+        return dim.dim_param or None
+    return dim.dim_value if kind == "dim_value" and dim.dim_value >= 0 else None
+
+
+# ---- inside an executable: a function that returns the signature as text
+
+FUNCTION = "relaxvm_signature"
+
+
+def signature_of_module(
+    module: Any, input_names: list[str] | None = None, output_names: list[str] | None = None
+) -> Signature:
+    """What the types of `main` say, under the names of the model that it came from."""
+    from ..relax import TensorType
+
+    main = module["main"]
+    params = list(main.params)
+    num_input = int((main.attrs or {}).get("num_input", len(params))) if main.attrs else len(params)
+    params = params[:num_input]
+    input_names = input_names or [p.name_hint for p in params]
+    inputs = [_type_arg(n, p.ty) for n, p in zip(input_names, params, strict=True)]
+    result = main.ret_ty
+    types = (
+        [result] if isinstance(result, TensorType) else list(getattr(result, "fields", [result]))
+    )
+    names = output_names or [f"output_{i}" for i in range(len(types))]
+    return Signature(
+        inputs,
+        [_type_arg(n, t) for n, t in zip(names, types)],
+        [],
+        ModelMetadata({}, "", "", "", "main", "", 0),
+    )
+
+
+def _type_arg(name: str, ty: Any) -> NodeArg:
+    from ..relax import TensorType
+
+    if not isinstance(ty, TensorType):
+        return NodeArg(name, str(ty), [], "object")
+    dtype = str(ty.dtype)
+    text = next((t for t, n in _ELEMENT_TYPES.values() if n == dtype), dtype)
+    dims = [] if ty.shape is None else [_module_dim(d) for d in ty.shape.values]
+    return NodeArg(name, f"tensor({text})", dims, dtype)
+
+
+def _module_dim(dim: Any) -> int | str:
+    from ..tirx import IntImm
+
+    return int(dim.value) if isinstance(dim, IntImm) else str(dim)
+
+
+def with_signature(module: Any, signature: Signature | None = None) -> Any:
+    """The module with a function that tells its signature, so that a compiled file describes itself."""
+    import json
+
+    from .. import relax
+
+    text = json.dumps((signature or signature_of_module(module)).to_json())
+    teller = relax.Function(
+        [], relax.SeqExpr([], relax.StringImm(text)), None, True, {"global_symbol": FUNCTION}
+    )
+    builder = relax.BlockBuilder(module)
+    builder.add_func(teller, FUNCTION)
+    return builder.get()
+
+
+def read_signature(vm: Any) -> Signature | None:
+    """The signature that a compiled file carries; None when it carries none."""
+    import json
+
+    try:
+        teller = vm[FUNCTION]
+    except (AttributeError, KeyError, ValueError):
+        return None
+    try:
+        return Signature.from_json(json.loads(str(teller())))
+    except (ValueError, KeyError, TypeError) as e:
+        raise ValueError(f"the file's description of its inputs is damaged: {e}") from e

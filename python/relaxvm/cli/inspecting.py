@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""relaxvm inspect"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from .._session.signature import Signature, read_signature
+from .models import compile_model, import_model, is_library
+from .report import Report
+
+
+@dataclasses.dataclass
+class Parts:
+    """What to show besides the overview; nothing chosen shows the overview alone."""
+
+    kernels: bool
+    memory: bool
+    bytecode: bool
+    script: bool
+
+
+def run(report: Report, model: Path, target: str, parts: Parts) -> None:
+    if is_library(model):
+        _library(report, model, parts)
+    else:
+        _model(report, model, target, parts)
+
+
+def _library(report: Report, path: Path, parts: Parts) -> None:
+    from .. import runtime
+
+    executable = runtime.load_module(str(path.absolute()))
+    signature = read_signature(runtime.VirtualMachine(executable, runtime.cpu()))
+    _signature(report, path, signature)
+    _executable(report, executable, parts)
+    for wanted, name in (
+        (parts.kernels, "kernels"),
+        (parts.memory, "memory"),
+        (parts.script, "script"),
+    ):
+        if wanted:
+            raise ValueError(
+                f"'{path}': a compiled library holds no {name}; inspect the model it came from"
+            )
+
+
+def _model(report: Report, path: Path, target: str, parts: Parts) -> None:
+    from .. import compile as compile_module
+
+    module, signature = import_model(path, {})
+    _signature(report, path, signature)
+    executable = compile_model(report, module, signature, target)
+    scheduled = compile_module(module, target=target, stop_after="scheduled")
+    planned = compile_module(module, target=target, stop_after="planned")
+    _kernels(report, scheduled, parts)
+    _memory(report, planned, parts)
+    _executable(report, executable, parts)
+    if parts.script:
+        report.code("script", module.script(), "python")
+    report.set(script=module.script())
+
+
+def _signature(report: Report, path: Path, signature: Signature | None) -> None:
+    report.set(model=str(path))
+    if signature is None:
+        report.line(f"{path}: carries no description of its inputs and outputs")
+        return
+    for title, entries in (("inputs", signature.inputs), ("outputs", signature.outputs)):
+        report.set(**{title: [dataclasses.asdict(a) for a in entries]})
+        report.table(
+            title, ["name", "dtype", "shape"], [(a.name, a.dtype, a.shape) for a in entries]
+        )
+
+
+def _executable(report: Report, executable: Any, parts: Parts) -> None:
+    stats, text = executable.stats(), executable.as_text()
+    report.set(stats=stats, bytecode=text)
+    report.line(stats)
+    if parts.bytecode:
+        report.code("bytecode", text, "text")
+
+
+def _kernels(report: Report, scheduled: Any, parts: Parts) -> None:
+    from ..tirx import PrimFunc
+
+    calls = _count_calls(scheduled)
+    kernels = [
+        {"name": var.name_hint, "calls": calls.get(var.name_hint, 0), "script": func.script()}
+        for var, func in scheduled.functions_items()
+        if isinstance(func, PrimFunc)
+    ]
+    report.set(kernels=kernels)
+    report.table("kernels", ["name", "calls"], [(k["name"], k["calls"]) for k in kernels])
+    if parts.kernels:
+        for kernel in kernels:
+            report.code(kernel["name"], kernel["script"], "python")
+
+
+def _count_calls(module: Any) -> dict[str, int]:
+    """How often each tensor program is named in the functions of the graph."""
+    import re
+
+    from ..relax import Function
+
+    counts: dict[str, int] = {}
+    for _, func in module.functions_items():
+        if isinstance(func, Function):
+            for name in re.findall(r"\bcls\.(\w+)", func.script()):
+                counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _memory(report: Report, planned: Any, parts: Parts) -> None:
+    main = planned["main"].script()
+    rows = [line.strip() for line in main.splitlines() if "alloc_storage" in line]
+    report.set(memory=rows)
+    if parts.memory:
+        report.code("memory plan", "\n".join(rows), "python")
+    report.line(f"memory plan: {len(rows)} storages")

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""InferenceSession: runs an ONNX model, in place of `onnxruntime.InferenceSession`.
+
+The model is compiled once, when the session is made (or loaded from the compile cache); `run` never
+compiles, whatever the shapes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._session.arguments import Checker
+from ._session.arrays import Borrowed, to_numpy
+from ._session.build import Compiled, compile_model
+from ._session.signature import ModelMetadata, NodeArg
+from .inference_errors import (
+    Fail,
+    InferenceError,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    NoSuchFile,
+    NotImplemented,
+)
+
+__all__ = [
+    "Fail",
+    "InferenceError",
+    "InferenceSession",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelMetadata",
+    "NoSuchFile",
+    "NodeArg",
+    "NotImplemented",
+]
+
+logger = logging.getLogger("relaxvm.inference")
+
+_PROVIDER = "CPUExecutionProvider"
+
+
+class InferenceSession:
+    """A compiled model that is ready to run; any number of threads may run it at once.
+
+    `sess_options` is an `onnxruntime.SessionOptions` or anything with its attributes: the number of
+    threads is taken from it.  `num_threads` says it directly.  `providers` are accepted and the
+    model runs on the CPU.  `cache_dir` is where compiled models are kept (default: the environment
+    variable RELAXVM_CACHE_DIR, else ~/.cache/relaxvm; "" for nowhere).
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        *,
+        num_threads: int | None = None,
+        target: Any = "llvm",
+        cache_dir: str | os.PathLike | None = None,
+        disabled_optimizers: Any = None,
+        enable_fallback: int = 0,
+    ) -> None:
+        _check_providers(providers, provider_options)
+        self._options = sess_options
+        threads = _threads(num_threads, sess_options)
+        self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads)
+        self._checker = Checker(self._compiled.signature)
+        self._main = self._compiled.function
+
+    # ---- about the model
+
+    def get_inputs(self) -> list[NodeArg]:
+        return list(self._compiled.signature.inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        return list(self._compiled.signature.outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: initializers are compiled into the model."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        return self._compiled.signature.metadata
+
+    def get_providers(self) -> list[str]:
+        return [_PROVIDER]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {_PROVIDER: {}}
+
+    def get_session_options(self) -> Any:
+        return self._options
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads a run uses."""
+        return self._compiled.num_threads
+
+    @num_threads.setter
+    def num_threads(self, count: int) -> None:
+        self._compiled.set_num_threads(_threads(count, None))
+
+    # ---- running
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[Any]:
+        """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller."""
+        wanted = self._checker.outputs(output_names)
+        arrays = self._checker.inputs(input_feed)
+        with Borrowed(arrays) as tensors:
+            try:
+                result = self._main(*tensors.tensors)
+            except (KeyboardInterrupt, MemoryError):
+                raise
+            except Exception as e:
+                raise Fail(str(e)) from e
+            outputs = [result] if self._checker.single else list(result)
+            return [to_numpy(outputs[i], tensors, self._compiled.owned) for i in wanted]
+
+    # ---- not supported
+
+    def io_binding(self) -> Any:
+        raise _unsupported("io_binding")
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
+        raise _unsupported("run_with_iobinding")
+
+    def run_with_ort_values(
+        self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
+    ) -> Any:
+        raise _unsupported("run_with_ort_values")
+
+    def run_async(
+        self,
+        output_names: Any,
+        input_feed: Any,
+        callback: Any,
+        user_data: Any,
+        run_options: Any = None,
+    ) -> Any:
+        raise _unsupported("run_async")
+
+    def end_profiling(self) -> Any:
+        raise _unsupported("end_profiling")
+
+    def set_providers(
+        self, providers: Sequence[Any] | None = None, provider_options: Any = None
+    ) -> None:
+        _check_providers(providers, provider_options)
+
+
+def _unsupported(name: str) -> NotImplemented:
+    return NotImplemented(
+        f"InferenceSession.{name} is not supported; run(output_names, input_feed) takes and gives NumPy arrays"
+    )
+
+
+def _threads(num_threads: int | None, options: Any) -> int:
+    """The number of threads asked for; 0 is as many as the machine allows."""
+    if num_threads is None:
+        num_threads = getattr(options, "intra_op_num_threads", 0) or 0
+    if isinstance(num_threads, bool) or not isinstance(num_threads, (int, np.integer)):
+        raise InvalidArgument(f"num_threads must be an int, not {type(num_threads).__name__}")
+    if num_threads < 0:
+        raise InvalidArgument(f"num_threads must be 0 (all) or more, not {num_threads}")
+    return int(num_threads)
+
+
+def _check_providers(providers: Any, options: Any) -> None:
+    if providers is None:
+        if options is not None:
+            raise InvalidArgument("provider_options needs providers")
+        return
+    if isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence):
+        raise InvalidArgument("providers must be a list of names, or of (name, options)")
+    names = []
+    for entry in providers:
+        name = entry[0] if isinstance(entry, tuple) and len(entry) == 2 else entry
+        if not isinstance(name, str):
+            raise InvalidArgument(f"a provider is a name or (name, options), not {entry!r}")
+        names.append(name)
+    if options is not None and len(options) != len(names):
+        raise InvalidArgument("provider_options must have one entry for each provider")
+    if names and _PROVIDER not in names:
+        logger.warning("none of the providers %s is supported; the model runs on the CPU", names)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbolic dimensions of a graph's inputs.
+
+A dimension named '', '?' or below 0 is a new variable at each place; equal real names are one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .errors import InvalidModel
+from .scalars import Scalars
+
+_ANONYMOUS = ("", "?")
+
+
+def identifier(name: str, fallback: str) -> str:
+    """`name` as a name of the script language."""
+    clean = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not clean:
+        return fallback
+    return clean if not clean[0].isdigit() else f"{fallback}_{clean}"
+
+
+class Dimensions:
+    """Makes the variables of one model."""
+
+    def __init__(self, scalars: Scalars) -> None:
+        self._scalars = scalars
+        self._by_name: dict[str, Any] = {}
+        self._taken: set[str] = set()
+
+    def of_proto(self, dim: Any, place: str) -> Any:
+        """The dimension that a TensorShapeProto.Dimension states."""
+        kind = dim.WhichOneof("value")
+        if kind == "dim_value" and dim.dim_value >= 0:
+            return dim.dim_value
+        return self.named(dim.dim_param if kind == "dim_param" else "", place)
+
+    def of_user(self, dim: Any, place: str) -> Any:
+        """A dimension of `shape_dict`: a number, or a name."""
+        if isinstance(dim, bool) or not isinstance(dim, (int, str)):
+            raise InvalidModel(f"{place}: a dimension is an int or a name, not {dim!r}")
+        if isinstance(dim, int) and dim >= 0:
+            return dim
+        return self.named(dim if isinstance(dim, str) else "", place)
+
+    def named(self, name: str, place: str) -> Any:
+        if name in _ANONYMOUS:
+            return self.fresh(place)
+        if name not in self._by_name:
+            self._by_name[name] = self._scalars.new_dim(self._unique(identifier(name, "d")))
+        return self._by_name[name]
+
+    def fresh(self, hint: str) -> Any:
+        """A variable that nothing else refers to."""
+        return self._scalars.new_dim(self._unique(identifier(hint, "d")))
+
+    def _unique(self, name: str) -> str:
+        unique, n = name, 0
+        while unique in self._taken:
+            n += 1
+            unique = f"{name}_{n}"
+        self._taken.add(unique)
+        return unique

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator's importer works with: emits expressions, asks for shapes, decodes inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from relaxvm import relax, tirx
+from relaxvm.relax import op
+
+from .dimensions import Dimensions
+from .errors import InvalidModel, UnsupportedModel
+from .load import Model
+from .scalars import Scalars, is_symbolic
+from .symbolic import real_parts
+from .values import Known, Sequence, Tensor, Value
+
+
+class Graph:
+    """The graph being imported.  Its `node` is the one whose importer runs."""
+
+    def __init__(self, model: Model, builder: relax.BlockBuilder) -> None:
+        self.model = model
+        self.builder = builder
+        self.scalars = Scalars()
+        self.dimensions = Dimensions(self.scalars)
+        self.values: dict[str, Value] = {}
+        self.node: Any = None
+
+    # ---- about the node
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the node names; trailing empty names do not count."""
+        names = list(self.node.output)
+        while names and not names[-1]:
+            names.pop()
+        return len(names)
+
+    def wants(self, i: int) -> bool:
+        return i < len(self.node.output) and bool(self.node.output[i])
+
+    def read_tensor(self, proto: Any) -> np.ndarray:
+        return self.model.read_tensor(proto)
+
+    # ---- emitting
+
+    def emit(self, expr: Any, hint: str = "") -> Any:
+        """Binds `expr` to a variable, whose type is known after this."""
+        if isinstance(expr, (relax.Var, relax.Constant)):
+            return expr
+        return self.builder.emit(expr, hint or self._hint())
+
+    def match_cast(self, expr: Any, shape: list) -> Any:
+        """`expr` as a tensor of this shape, checked at run time."""
+        expr = self.emit(expr)
+        return self.builder.match_cast(
+            expr, relax.TensorType(shape, self.dtype(expr)), self._hint()
+        )
+
+    def _hint(self) -> str:
+        return self.node.op_type.lower() if self.node is not None else "lv"
+
+    def constant(self, value: Any, dtype: Any = None) -> Any:
+        return relax.const(np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value)))
+
+    def scalar(self, value: Any, like: Any) -> Any:
+        """A constant of the element type of `like`."""
+        return relax.const(value, self.dtype(like))
+
+    # ---- about expressions
+
+    def dtype(self, expr: Any) -> str:
+        return str(self._tensor_type(expr).dtype)
+
+    def rank(self, expr: Any) -> int:
+        ndim = self._tensor_type(expr).ndim
+        if ndim < 0:
+            raise UnsupportedModel("its input has an unknown number of dimensions")
+        return ndim
+
+    def shape(self, expr: Any) -> list:
+        """Dimensions as ints and expressions."""
+        shape = self._tensor_type(expr).shape
+        if shape is None:
+            raise UnsupportedModel("its input has unknown dimensions")
+        return [self.scalars.simplify(d) for d in shape.values]
+
+    def _tensor_type(self, expr: Any) -> Any:
+        if not isinstance(expr.ty, relax.TensorType):
+            raise InvalidModel(f"its input is no tensor but {expr.ty}")
+        return expr.ty
+
+    def named(self, expr: Any) -> Any:
+        """`expr` with every dimension named: what the compiler cannot say becomes a new variable."""
+        expr = self.emit(expr)
+        ty = self._tensor_type(expr)
+        if ty.ndim < 0 or ty.shape is not None:
+            return expr
+        return self.match_cast(expr, [self.dimensions.fresh("m") for _ in range(ty.ndim)])
+
+    def axis(self, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise InvalidModel(f"axis {axis} is out of range for a tensor with {rank} dimensions")
+        return axis % rank if rank else 0
+
+    def product(self, dims: list) -> Any:
+        total: Any = 1
+        for d in dims:
+            total = self.scalars.mul(total, d)
+        return total
+
+    def agree(self, *exprs: Any) -> list:
+        """The operands of an elementwise operator, with shapes that surely broadcast.
+
+        Two dimensions that cannot be decided are taken to be equal and checked at run time.
+        """
+        exprs = [self.emit(e) for e in exprs]
+        result = self._broadcast_dims([self.shape(e) for e in exprs])
+        return [self._fit(e, result) for e in exprs]
+
+    def broadcast_shape(self, *shapes: list) -> list:
+        return self._broadcast_dims(list(shapes))
+
+    def _broadcast_dims(self, shapes: list[list]) -> list:
+        rank = max(map(len, shapes))
+        result: list = []
+        for i in range(-rank, 0):
+            dims = [s[i] for s in shapes if len(s) >= -i]
+            dims = [d for d in dims if is_symbolic(d) or d != 1] or [1]
+            # A number says more than a name.
+            result.append(next((d for d in dims if not is_symbolic(d)), dims[0]))
+        return result
+
+    def _fit(self, expr: Any, result: list) -> Any:
+        wanted = []
+        for have, want in zip(shape := self.shape(expr), result[len(result) - len(shape) :]):
+            keeps = not is_symbolic(have) and (have == 1 or is_symbolic(want))
+            wanted.append(have if keeps else want)
+        return self.checked(expr, wanted)
+
+    def checked(self, expr: Any, shape: list) -> Any:
+        """`expr` with this shape: checked at run time where the compiler cannot say."""
+        have, surely = self.shape(expr), True
+        for i, (a, b) in enumerate(zip(have, shape, strict=True)):
+            if self.scalars.same(a, b):
+                continue
+            if self.scalars.differ(a, b):
+                raise InvalidModel(f"shapes {have} and {shape} do not agree in dimension {i}")
+            surely = False
+        return expr if surely else self.match_cast(expr, shape)
+
+    def dims_value(self, dims: list, shape: tuple) -> Known:
+        """Dimensions as a value of type int64."""
+        array = np.empty(len(dims), object)
+        array[:] = dims
+        return Known.of(array.reshape(shape), np.int64)
+
+    # ---- values -> what a rule asks for
+
+    def as_value(self, value: Value, name: str) -> Value:
+        return value
+
+    def as_expr(self, value: Value, name: str) -> Any:
+        if isinstance(value, Tensor):
+            return value.expr
+        if isinstance(value, Known):
+            if value.expr is None:
+                value.expr = self._materialise(value)
+            return value.expr
+        raise InvalidModel(f"input '{name}' must be a tensor, not a sequence")
+
+    def as_array(self, value: Value, name: str) -> np.ndarray:
+        if isinstance(value, Known) and value.is_constant:
+            return value.array
+        raise UnsupportedModel(f"input '{name}' must be a constant")
+
+    def as_ints(self, value: Value, name: str) -> list[int]:
+        return [int(v) for v in self.as_array(value, name).reshape(-1)]
+
+    def as_dims(self, value: Value, name: str) -> list:
+        if isinstance(value, Known):
+            return [self.scalars.simplify(v) for v in value.array.reshape(-1).astype(object)]
+        return self._run_time_dims(self.as_expr(value, name), name)
+
+    def _run_time_dims(self, expr: Any, name: str) -> list:
+        """Dimensions that the model computes from data: read from the tensor while running."""
+        shape = self.shape(expr)
+        if len(shape) > 1 or any(is_symbolic(d) for d in shape):
+            raise UnsupportedModel(f"input '{name}' must have a known number of elements")
+        count = shape[0] if shape else 1
+        if self.dtype(expr) != "int64":
+            expr = self.emit(op.astype(expr, "int64"))
+        if not shape:
+            expr = self.emit(op.reshape(expr, [1]))
+        dims = [self.dimensions.fresh(f"{name}_{i}") for i in range(count)]
+        value = self.emit(op.tensor_to_shape(expr))
+        self.builder.match_cast(value, relax.ShapeType(dims), self._hint())
+        return dims
+
+    def _materialise(self, value: Known) -> Any:
+        if value.is_constant:
+            return self.constant(value.array)
+        if value.array.size == 0:
+            return self.constant(np.zeros(value.array.shape, value.dtype))
+        elements = [self._integer(e) for e in value.array.flat]
+        tops, divisors = zip(*(real_parts(e) for e in elements))
+        expr = self.emit(op.shape_to_tensor(relax.ShapeExpr(list(tops))))
+        if value.dtype != np.int64:
+            expr = self.emit(op.astype(expr, value.dtype.name))
+        if any(d != 1 for d in divisors):
+            expr = self.emit(op.divide(expr, self.constant(divisors, value.dtype)))
+        return self.emit(op.reshape(expr, list(value.array.shape)))
+
+    def _integer(self, element: Any) -> Any:
+        """Conditions become 0 and 1."""
+        if is_symbolic(element) and str(getattr(element, "dtype", "")) == "bool":
+            return tirx.Select(element, tirx.IntImm("int64", 1), tirx.IntImm("int64", 0))
+        return int(element) if isinstance(element, (bool, np.bool_)) else element
+
+    def to_value(self, result: Any) -> Value:
+        """What a rule returned, as a value of the graph."""
+        if isinstance(result, (Known, Tensor, Sequence)):
+            return result
+        if isinstance(result, (np.ndarray, np.generic)):
+            return Known.constant(result)
+        return Tensor(self.named(result))

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""from_onnx: walks the nodes of an ONNX graph in order and emits a Relax function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from relaxvm import ir, relax
+from relaxvm.ir.base import span_scope
+
+import onnx
+from onnx import helper
+
+from . import ops, registry, symbolic
+from .dimensions import identifier
+from .errors import InvalidModel, OnnxError, UnsupportedModel
+from .graph import Graph
+from .load import Model, read_model
+from .values import Known, Sequence, Tensor, Value
+
+ops.load()
+
+
+def from_onnx(
+    model: Any,
+    shape_dict: dict[str, list] | None = None,
+    dtype_dict: dict[str, str] | str | None = None,
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> ir.IRModule:
+    """The Relax module of an ONNX model, with one function `main`.
+
+    `model` is a path, the bytes of a file or an `onnx.ModelProto`.  `shape_dict` and `dtype_dict`
+    replace what the model says about its inputs (a dimension is a number or a name), `opset` the
+    version of the operators.  Initializers become constants, or with `keep_params_in_input`
+    parameters after the inputs, whose values are the function attribute `params`.
+    `sanitize_input_names=False` keeps names that the script language cannot write.
+    """
+    loaded = read_model(model)
+    if opset is not None:
+        loaded.opsets[""] = opset
+    importer = _Importer(loaded, keep_params_in_input, sanitize_input_names)
+    return importer.run(shape_dict or {}, dtype_dict)
+
+
+class _Importer:
+    def __init__(self, model: Model, keep_params: bool, sanitize: bool) -> None:
+        self.model = model
+        self.graph = model.proto.graph
+        self.keep_params = keep_params
+        self.sanitize = sanitize
+        self.builder = relax.BlockBuilder()
+        self.g = Graph(model, self.builder)
+        self.names: set[str] = set()
+        self.params: list[tuple[Any, np.ndarray]] = []
+
+    def run(self, shapes: dict[str, list], dtypes: dict[str, str] | str | None) -> ir.IRModule:
+        nodes = needed_nodes(self.graph)
+        check_supported(self.model, nodes)
+        inputs = self._inputs(shapes, dtypes)
+        self._initializers()
+        attrs: dict[str, Any] = {"num_input": len(inputs)}
+        if self.params:
+            attrs["params"] = [relax.const(array).data for _, array in self.params]
+        parameters = inputs + [var for var, _ in self.params]
+        with self.builder.function("main", parameters, attrs=attrs):
+            with self.builder.dataflow():
+                for node in nodes:
+                    self._node(node)
+                outputs = [self.builder.emit_output(e) for e in self._outputs()]
+            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
+        return self.builder.get()
+
+    # ---- inputs, weights, outputs
+
+    def _inputs(self, shapes: dict[str, list], dtypes: dict[str, str] | str | None) -> list:
+        weights = {t.name for t in self.graph.initializer}
+        weights |= {t.values.name for t in self.graph.sparse_initializer}
+        inputs = [i for i in self.graph.input if i.name not in weights]
+        for name in {*shapes, *(dtypes if isinstance(dtypes, dict) else ())}:
+            if name not in {i.name for i in inputs}:
+                raise InvalidModel(
+                    f"{self.model.place}: has no input '{name}'; its inputs are {[i.name for i in inputs]}"
+                )
+        variables = []
+        for info in inputs:
+            place = f"{self.model.place}: input '{info.name}'"
+            if info.name in self.g.values:
+                raise InvalidModel(f"{place} is there twice")
+            dtype = dtypes.get(info.name) if isinstance(dtypes, dict) else dtypes
+            ty = self._input_type(info, place, shapes.get(info.name), dtype)
+            var = relax.Var(self._unique(info.name, "input"), ty)
+            self.g.values[info.name] = Tensor(var)
+            variables.append(var)
+        return variables
+
+    def _input_type(self, info: Any, place: str, shape: list | None, dtype: str | None) -> Any:
+        kind = info.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise UnsupportedModel(
+                f"{place}: is a {kind or 'value without a type'}; only tensors are supported"
+            )
+        tensor = info.type.tensor_type
+        dtype = dtype or dtype_name(tensor.elem_type, place)
+        dims = self.g.dimensions
+        if shape is not None:
+            return relax.TensorType(
+                [dims.of_user(d, f"{info.name}_{i}") for i, d in enumerate(shape)], dtype
+            )
+        if not tensor.HasField("shape"):
+            raise UnsupportedModel(
+                f"{place}: has an unknown number of dimensions; give its shape in shape_dict"
+            )
+        return relax.TensorType(
+            [dims.of_proto(d, f"{info.name}_{i}") for i, d in enumerate(tensor.shape.dim)], dtype
+        )
+
+    def _initializers(self) -> None:
+        for tensor in self.graph.initializer:
+            self._weight(tensor.name, self.model.read_tensor(tensor))
+        for sparse in self.graph.sparse_initializer:
+            self._weight(sparse.values.name, dense(self.model, sparse))
+
+    def _weight(self, name: str, array: np.ndarray) -> None:
+        if name in self.g.values:
+            raise InvalidModel(f"{self.model.place}: initializer '{name}' is there twice")
+        value = Known.constant(array)
+        # Small integers are shapes and axes: the importer has to see them.
+        if self.keep_params and (array.dtype.kind not in "iub" or array.size > 64):
+            var = relax.Var(
+                self._unique(name, "param"), relax.TensorType(list(array.shape), array.dtype.name)
+            )
+            self.params.append((var, array))
+            value = Tensor(var)
+        self.g.values[name] = value
+
+    def _outputs(self) -> list:
+        outputs = []
+        for info in self.graph.output:
+            value = self.g.values.get(info.name)
+            if value is None:
+                raise InvalidModel(f"{self.model.place}: no node makes the output '{info.name}'")
+            if isinstance(value, Sequence):
+                raise UnsupportedModel(f"{self.model.place}: output '{info.name}' is a sequence")
+            outputs.append(self.g.as_expr(value, info.name))
+        return outputs
+
+    def _unique(self, name: str, fallback: str) -> str:
+        clean = identifier(name, fallback) if self.sanitize else name
+        unique, n = clean, 0
+        while unique in self.names:
+            n += 1
+            unique = f"{clean}_{n}"
+        self.names.add(unique)
+        return unique
+
+    # ---- nodes
+
+    def _node(self, node: Any) -> None:
+        label = node_label(node)
+        inputs = []
+        for name in node.input:
+            if name and name not in self.g.values:
+                raise InvalidModel(f"{label}: its input '{name}' is made by no earlier node")
+            inputs.append(self.g.values[name] if name else None)
+        self.g.node = node
+        try:
+            with span_scope(ir.Span(label, 0, 0)):
+                results = self._evaluate(node, inputs)
+        except OnnxError as e:
+            raise type(e)(f"{label}: {e}") from e
+        except (TypeError, ValueError, IndexError, NotImplementedError) as e:
+            text = str(e)
+            raise InvalidModel(text if text.startswith(label) else f"{label}: {text}") from e
+        finally:
+            self.g.node = None
+        for i, name in enumerate(node.output):
+            if not name:
+                continue
+            if name in self.g.values:
+                raise InvalidModel(f"{label}: its output '{name}' exists already")
+            if i >= len(results) or results[i] is None:
+                raise UnsupportedModel(f"{label}: its output {i} ('{name}') is not supported")
+            self.g.values[name] = results[i]
+
+    def _evaluate(self, node: Any, inputs: list[Value | None]) -> list[Value]:
+        version = self.model.opsets.get(registry.canonical_domain(node.domain), 1)
+        if not node.domain and all(i is None or isinstance(i, Known) for i in inputs):
+            attributes = {a.name: self._raw_attribute(a) for a in node.attribute}
+            known = symbolic.evaluate(node.op_type, inputs, attributes, version, self.g.scalars)
+            if known is not None:
+                return known
+        rule = registry.find(node.domain, node.op_type, version)
+        result = rule(self.g, node, inputs)
+        results = result if isinstance(result, (tuple, list)) else [result]
+        return [None if r is None else self.g.to_value(r) for r in results]
+
+    def _raw_attribute(self, proto: Any) -> Any:
+        if proto.type == onnx.AttributeProto.TENSOR:
+            return self.model.read_tensor(proto.t)
+        value = helper.get_attribute_value(proto)
+        return (
+            list(value) if isinstance(value, (list, tuple)) or hasattr(value, "append") else value
+        )
+
+
+def node_label(node: Any) -> str:
+    """What messages and spans call a node."""
+    name = (
+        f"node '{node.name}'"
+        if node.name
+        else f"node that makes '{next(filter(None, node.output), '')}'"
+    )
+    return f"{name} ({node.op_type})"
+
+
+def dtype_name(elem_type: int, place: str) -> str:
+    if elem_type == onnx.TensorProto.STRING:
+        raise UnsupportedModel(f"{place}: strings are not supported")
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name
+    except (KeyError, ValueError) as e:
+        raise InvalidModel(f"{place}: has the unknown element type {elem_type}") from e
+
+
+def needed_nodes(graph: Any) -> list:
+    """The nodes that an output of the graph depends on, in their order."""
+    needed = {o.name for o in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(filter(None, node.output)):
+            kept.append(node)
+            needed.update(node.input)
+            for attribute in node.attribute:
+                for sub in (attribute.g, *attribute.graphs):
+                    needed.update(outer_names(sub))
+    return kept[::-1]
+
+
+def outer_names(graph: Any) -> set[str]:
+    """Names that a subgraph may take from the graph around it."""
+    names = {o.name for o in graph.output}
+    for node in graph.node:
+        names.update(node.input)
+        for attribute in node.attribute:
+            for sub in (attribute.g, *attribute.graphs):
+                names |= outer_names(sub)
+    return names
+
+
+def check_supported(model: Model, nodes: list) -> None:
+    """One error that names every node whose operator cannot be imported."""
+    missing: dict[str, list[str]] = {}
+    for node in nodes:
+        domain = registry.canonical_domain(node.domain)
+        version = model.opsets.get(domain)
+        if version is None:
+            raise InvalidModel(
+                f"{node_label(node)}: its domain '{node.domain}' is not in the model's opset_import"
+            )
+        if registry.find(domain, node.op_type, version) is None:
+            kind = f"{domain}::{node.op_type}" if domain else node.op_type
+            missing.setdefault(f"{kind} (opset {version})", []).append(
+                node.name or f"-> {next(filter(None, node.output), '')}"
+            )
+    if missing:
+        lines = [
+            f"  {kind}: {len(names)} node{'s' if len(names) > 1 else ''}: "
+            + ", ".join(f"'{n}'" for n in names)
+            for kind, names in sorted(missing.items())
+        ]
+        count = f"{len(missing)} operator{'s' if len(missing) > 1 else ''}"
+        raise UnsupportedModel(
+            f"{model.place}: {count} of this model cannot be imported:\n" + "\n".join(lines)
+        )
+
+
+def dense(model: Model, sparse: Any) -> np.ndarray:
+    """A sparse initializer with all its elements."""
+    values, indices = model.read_tensor(sparse.values), model.read_tensor(sparse.indices)
+    out = np.zeros(list(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        out.reshape(-1)[indices] = values
+    else:
+        out[tuple(indices.T)] = values
+    return out

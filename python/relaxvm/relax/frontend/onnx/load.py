@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads ONNX models: from a file, bytes or a ModelProto; tensors inside it or in files beside it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+import onnx
+from onnx import numpy_helper
+
+from .errors import DamagedModel, InvalidModel, UnsupportedModel
+
+OLDEST_OPSET = 7
+
+
+class Model:
+    """A parsed model and the folder that its external data may lie in."""
+
+    def __init__(self, proto: onnx.ModelProto, folder: str | None, place: str) -> None:
+        self.proto = proto
+        self.folder = folder
+        self.place = place  # what to call the model in a message
+        self.opsets = _opsets(proto, place)
+
+    def read_tensor(self, tensor: onnx.TensorProto) -> np.ndarray:
+        """The elements; external data is found, checked and read."""
+        label = f"{self.place}: tensor '{tensor.name}'"
+        if tensor.data_type == onnx.TensorProto.STRING:
+            raise UnsupportedModel(f"{label}: strings are not supported")
+        if any(d < 0 for d in tensor.dims):
+            raise InvalidModel(f"{label}: has a negative dimension: {list(tensor.dims)}")
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor = self._with_data(tensor, label)
+        try:
+            return numpy_helper.to_array(tensor)
+        except Exception as e:  # onnx raises ValueError, TypeError, KeyError or its own errors
+            raise DamagedModel(f"{label}: its data does not fit its type and shape ({e})") from e
+
+    def _with_data(self, tensor: onnx.TensorProto, label: str) -> onnx.TensorProto:
+        entries = {e.key: e.value for e in tensor.external_data}
+        data = _read_external(self.folder, entries, label)
+        copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, raw_data=data)
+        copy.dims.extend(tensor.dims)
+        return copy
+
+
+def read_model(source: Any) -> Model:
+    """`source` is a path, the bytes of a file, or a ModelProto (not changed)."""
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, onnx.ModelProto):
+        return _checked(source, None, "the model")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return parse(bytes(source), None, "the model")
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        return parse(_read_file(path), os.path.dirname(os.path.abspath(path)), f"'{path}'")
+    raise TypeError(
+        f"an ONNX model is a path, bytes or onnx.ModelProto, not {type(source).__name__}"
+    )
+
+
+def _read_file(path: str) -> bytes:
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, not an ONNX file", path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "is not a regular file", path)
+    return Path(path).read_bytes()  # FileNotFoundError, PermissionError name the path
+
+
+def parse(data: bytes, folder: str | None, place: str) -> Model:
+    """The model in `data`; `folder` is where its external data may lie, `place` what to call it."""
+    if not data:
+        raise DamagedModel(f"{place}: is empty; expected an ONNX model")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RuntimeError, ValueError) as e:
+        raise DamagedModel(
+            f"{place}: is not an ONNX model, or is damaged or truncated (protobuf: {e})"
+        ) from e
+    return _checked(proto, folder, place)
+
+
+def _checked(proto: onnx.ModelProto, folder: str | None, place: str) -> Model:
+    # Nearly any bytes parse as some protobuf message: these fields are in every real model.
+    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
+        raise DamagedModel(
+            f"{place}: is not an ONNX model, or is damaged or truncated"
+            " (it has no graph with outputs, or no IR version)"
+        )
+    model = Model(proto, folder, place)
+    if proto.functions:
+        model = Model(_expand_functions(proto, place), folder, place)
+    return model
+
+
+def _opsets(proto: onnx.ModelProto, place: str) -> dict[str, int]:
+    opsets = {}
+    for entry in proto.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+    version = opsets.setdefault("", 1 if not opsets else onnx.defs.onnx_opset_version())
+    if version < OLDEST_OPSET:
+        raise UnsupportedModel(
+            f"{place}: is written for opset {version}; {OLDEST_OPSET} and newer are supported."
+            " Convert it with onnx.version_converter"
+        )
+    return opsets
+
+
+def _expand_functions(proto: onnx.ModelProto, place: str) -> onnx.ModelProto:
+    from onnx import inliner
+
+    try:
+        return inliner.inline_local_functions(proto)
+    except Exception as e:
+        raise InvalidModel(f"{place}: its local functions cannot be expanded: {e}") from e
+
+
+def _read_external(folder: str | None, entries: dict[str, str], label: str) -> bytes:
+    location = entries.get("location", "")
+    if folder is None:
+        raise InvalidModel(
+            f"{label}: its data is in the file '{location}'; give the path of the model, not its bytes"
+        )
+    path = _inside(folder, location, label)
+    offset, length = _number(entries, "offset", label), _number(entries, "length", label)
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            offset = offset or 0
+            length = size - offset if length is None else length
+            if offset > size or length > size - offset:
+                raise DamagedModel(
+                    f"{label}: needs bytes {offset} to {offset + length} of '{location}',"
+                    f" which has {size}"
+                )
+            file.seek(offset)
+            return file.read(length)
+    except OSError as e:
+        raise DamagedModel(f"{label}: its data file '{location}' cannot be read: {e}") from e
+
+
+def _inside(folder: str, location: str, label: str) -> str:
+    """The file that `location` names: inside the model's folder, also after following links."""
+    advice = "external data must lie in the model's folder"
+    parts = location.replace("\\", "/").split("/")
+    if not location or "\0" in location:
+        raise InvalidModel(f"{label}: names no file for its data")
+    if os.path.isabs(location) or parts[0] == "" or ":" in parts[0] or ".." in parts:
+        raise InvalidModel(f"{label}: its data is at '{location}'; {advice}")
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, location))
+    if os.path.commonpath([root, path]) != root:
+        raise InvalidModel(f"{label}: '{location}' is a link out of the model's folder; {advice}")
+    if not os.path.isfile(path):  # neither missing, nor a folder, nor a device that never ends
+        raise DamagedModel(f"{label}: its data file '{location}' does not exist")
+    return path
+
+
+def external_locations(proto: onnx.ModelProto) -> set[str]:
+    """Names of the files that hold tensors of this model."""
+    names: set[str] = set()
+    graphs = [proto.graph]
+    while graphs:
+        graph = graphs.pop()
+        tensors = list(graph.initializer)
+        for sparse in graph.sparse_initializer:
+            tensors += [sparse.values, sparse.indices]
+        for node in graph.node:
+            for attribute in node.attribute:
+                tensors += [attribute.t, *attribute.tensors]
+                graphs += [attribute.g, *attribute.graphs]
+        for tensor in tensors:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                names |= {e.value for e in tensor.external_data if e.key == "location"}
+    return names
+
+
+def _number(entries: dict[str, str], key: str, label: str) -> int | None:
+    text = entries.get(key)
+    if text is None or text == "":
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise DamagedModel(f"{label}: the {key} of its data is '{text}', not a number of bytes")
+    return int(text)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions in one, two and three dimensions."""
+
+from __future__ import annotations
+
+from relaxvm.relax import op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..padding import pad_constant, same_padding
+from ..registry import Expr, onnx_op
+
+_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+_TRANSPOSED_KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
+
+
+@onnx_op("Conv", since=1)
+def conv(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    n = spatial_rank(g, x)
+    kernel = kernel_dims(g, weight, kernel_shape, n)
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, 0.0)
+    x = _with_channels(g, x, g.shape(weight)[1] * group)
+    y = getattr(op.nn, f"conv{n}d")(
+        x,
+        weight,
+        strides=strides,
+        padding=pads,
+        dilation=dilations,
+        groups=group,
+        data_layout=_LAYOUT[n],
+        kernel_layout=_KERNEL[n],
+    )
+    return _add_bias(g, y, bias, n)
+
+
+@onnx_op("ConvTranspose", since=1)
+def conv_transpose(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    n = spatial_rank(g, x)
+    kernel = kernel_dims(g, weight, kernel_shape, n)
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    extra = output_padding or [0] * n
+    x = _with_channels(g, x, g.shape(weight)[0])
+    if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        size = g.shape(x)[2:]
+        wanted = (
+            output_shape[-n:]
+            if output_shape
+            else [g.scalars.mul(d, s) for d, s in zip(size, strides)]
+        )
+        pads, extra = _transposed_padding(
+            g, size, wanted, auto_pad, kernel, strides, dilations, extra
+        )
+    y = getattr(op.nn, f"conv{n}d_transpose")(
+        x,
+        weight,
+        strides=strides,
+        padding=pads or [0] * 2 * n,
+        output_padding=extra,
+        dilation=dilations,
+        groups=group,
+        data_layout=_LAYOUT[n],
+        kernel_layout=_TRANSPOSED_KERNEL[n],
+    )
+    return _add_bias(g, y, bias, n)
+
+
+def _transposed_padding(g, size, wanted, auto_pad, kernel, strides, dilations, extra):
+    """Padding that gives the wanted size; what no padding can give becomes output padding."""
+    before, after, extra = [], [], list(extra)
+    for i, (have, want) in enumerate(zip(size, wanted)):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        full = g.scalars.add(g.scalars.mul(g.scalars.sub(have, 1), strides[i]), reach + extra[i])
+        total = g.scalars.sub(full, want)
+        if not isinstance(total, int):
+            raise UnsupportedModel("output_shape needs an input of known size")
+        if total < 0:
+            extra[i], total = extra[i] - total, 0
+        half = total // 2
+        upper = auto_pad == "SAME_UPPER"
+        before.append(half if upper else total - half)
+        after.append(total - half if upper else half)
+    return before + after, extra
+
+
+def spatial_rank(g: Graph, x: Expr) -> int:
+    n = g.rank(x) - 2
+    if n not in _LAYOUT:
+        raise UnsupportedModel(f"works on 3 to 5 dimensions; its input has {n + 2}")
+    return n
+
+
+def kernel_dims(g: Graph, weight: Expr, kernel_shape: list[int] | None, n: int) -> list[int]:
+    dims = g.shape(weight)
+    if len(dims) != n + 2:
+        raise InvalidModel(
+            f"input and weight differ in their number of dimensions: {n + 2}, {len(dims)}"
+        )
+    if kernel_shape is not None:
+        for have, said in zip(dims[2:], kernel_shape, strict=True):
+            if g.scalars.differ(have, said):
+                raise InvalidModel(f"kernel_shape is {kernel_shape}, the weight's shape is {dims}")
+        return kernel_shape
+    if not all(isinstance(d, int) for d in dims[2:]):
+        raise UnsupportedModel("its weight has a symbolic size and kernel_shape is missing")
+    return dims[2:]
+
+
+def resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, value):
+    """The input, padded already where the amount is symbolic, and the padding that is left."""
+    n = len(kernel)
+    if auto_pad in ("NOTSET", ""):
+        pads = list(pads or [0] * 2 * n)
+        if len(pads) != 2 * n:
+            raise InvalidModel(f"pads has {len(pads)} values, {2 * n} are needed")
+        return x, pads
+    if auto_pad == "VALID":
+        return x, [0] * 2 * n
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise InvalidModel(f"auto_pad is '{auto_pad}'")
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    before, after = same_padding(
+        g.scalars, g.shape(x)[2:], reach, strides, auto_pad == "SAME_LOWER"
+    )
+    if all(isinstance(p, int) for p in before + after):
+        return x, before + after
+    return pad_constant(g, x, [0, 0, *before], [0, 0, *after], value), [0] * 2 * n
+
+
+def _with_channels(g, x, channels):
+    return g.checked(x, [d if i != 1 else channels for i, d in enumerate(g.shape(x))])
+
+
+def _add_bias(g, y, bias, n):
+    if bias is None:
+        return y
+    return op.add(y, op.reshape(bias, [1, g.shape(bias)[0], *[1] * n]))

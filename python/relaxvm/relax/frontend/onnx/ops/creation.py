@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants, and tensors made from shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+from relaxvm.relax import op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..registry import Dims, Expr, onnx_op
+from ..values import Known, Value
+
+
+@onnx_op("Constant", since=1)
+def constant(
+    *,
+    value: np.ndarray | None = None,
+    value_float: float | None = None,
+    value_floats: list[float] | None = None,
+    value_int: int | None = None,
+    value_ints: list[int] | None = None,
+    value_string: str | None = None,
+    value_strings: list[str] | None = None,
+) -> Known:
+    if value_string is not None or value_strings is not None:
+        raise UnsupportedModel("strings are not supported")
+    floats = [v for v in (value_float, value_floats) if v is not None]
+    ints = [v for v in (value_int, value_ints) if v is not None]
+    values = [v for v in (value,) if v is not None]
+    values += [np.asarray(v, np.float32) for v in floats] + [np.asarray(v, np.int64) for v in ints]
+    if len(values) != 1:
+        raise InvalidModel(f"needs one attribute with its value, has {len(values)}")
+    return Known.constant(values[0])
+
+
+@onnx_op("ConstantOfShape", since=9)
+def constant_of_shape(g: Graph, shape: Dims, *, value: np.ndarray | None = None) -> Expr:
+    value = np.zeros(1, np.float32) if value is None else value
+    element = g.constant(value.reshape(-1)[0], value.dtype)
+    return op.full(shape, element, dtype=value.dtype.name)
+
+
+@onnx_op("Shape", since=1)
+def shape(g: Graph, x: Value, *, start: int = 0, end: int | None = None) -> Known:
+    dims = list(x.array.shape) if isinstance(x, Known) else g.shape(x.expr)
+    dims = dims[start:end]
+    return g.dims_value(dims, (len(dims),))
+
+
+@onnx_op("Size", since=1)
+def size(g: Graph, x: Expr) -> Known:
+    return g.dims_value([g.product(g.shape(x))], ())
+
+
+@onnx_op("Range", since=11)
+def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Expr:
+    dtype = start.dtype.name if isinstance(start, Known) else g.dtype(start.expr)
+    if all(isinstance(v, Known) and v.is_constant for v in (start, limit, delta)):
+        first, last, step = (v.array.reshape(()).item() for v in (start, limit, delta))
+        return g.constant(np.arange(first, last, step), dtype)
+    if not dtype.startswith(("int", "uint")):
+        raise UnsupportedModel("a range of floating-point numbers needs constant limits")
+    first, last, step = (
+        g.as_dims(v, name)[0] for v, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
+    )
+    if not isinstance(step, int) or step == 0:
+        raise UnsupportedModel("delta must be a constant that is not 0")
+    s = g.scalars
+    count = s.maximum(
+        s.ceildiv(s.sub(last, first), step) if step > 0 else s.ceildiv(s.sub(first, last), -step), 0
+    )
+    steps = op.arange(0, count, 1, dtype="int64")
+    scaled = op.multiply(steps, g.constant(step, "int64"))
+    offset = g.as_expr(g.dims_value([first], ()), "start")
+    values = op.add(scaled, offset)
+    return values if dtype == "int64" else op.astype(values, dtype)

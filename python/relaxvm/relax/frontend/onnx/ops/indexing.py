@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gather, scatter, search and sort."""
+
+from __future__ import annotations
+
+import numpy as np
+from relaxvm.relax import TupleGetItem, op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..registry import Dims, Expr, Ints, onnx_op
+from ..scalars import is_symbolic
+from ..slicing import Range, take_ranges
+from ..values import Known, Value
+
+
+def _from_front(g: Graph, indices: Value, size, name: str = "indices"):
+    """Indices counted from the front: ONNX counts negative ones from the end."""
+    if isinstance(indices, Known) and indices.is_constant and not is_symbolic(size):
+        values = indices.array
+        if values.size and (values.min() < -size or values.max() >= size):
+            raise InvalidModel(f"an index is out of range for an axis of {size} elements")
+        return g.constant(np.where(values < 0, values + size, values), values.dtype)
+    expr = g.as_expr(indices, name)
+    if isinstance(indices, Known) and indices.is_constant and (indices.array >= 0).all():
+        return expr
+    dtype = g.dtype(expr)
+    if dtype.startswith("uint"):
+        return expr
+    limit = g.as_expr(g.dims_value([size], ()), "size")
+    limit = limit if dtype == "int64" else op.astype(limit, dtype)
+    return op.where(op.less(expr, g.scalar(0, expr)), op.add(expr, limit), expr)
+
+
+@onnx_op("Gather", since=1)
+def gather(g: Graph, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
+    axis = g.axis(axis, g.rank(x))
+    size = g.shape(x)[axis]
+    if isinstance(indices, Known) and indices.is_constant and indices.array.ndim == 0:
+        index = indices.array.item()
+        if index >= 0 or not is_symbolic(size):
+            index = index + size if index < 0 else index
+            if not is_symbolic(size) and not 0 <= index < size:
+                raise InvalidModel(f"index {index} is out of range for an axis of {size} elements")
+            row = take_ranges(g, x, {axis: Range(index, index + 1, 1)})
+            return op.squeeze(row, axis=[axis])
+    return op.take(x, _from_front(g, indices, size), axis=axis)
+
+
+@onnx_op("GatherElements", since=11)
+def gather_elements(g: Graph, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
+    axis = g.axis(axis, g.rank(x))
+    return op.gather_elements(x, _from_front(g, indices, g.shape(x)[axis]), axis=axis)
+
+
+@onnx_op("GatherND", since=11)
+def gather_nd(g: Graph, x: Expr, indices: Value, *, batch_dims: int = 0) -> Expr:
+    return op.gather_nd(x, _tuples_from_front(g, x, indices, batch_dims), batch_dims=batch_dims)
+
+
+def _tuples_from_front(g, x, indices, batch_dims):
+    """The last axis of `indices` holds one index for each axis of `x` after the batch axes."""
+    expr = g.as_expr(indices, "indices")
+    count = g.shape(expr)[-1]
+    if is_symbolic(count):
+        raise UnsupportedModel("the last dimension of its indices is symbolic")
+    if isinstance(indices, Known) and indices.is_constant and (indices.array >= 0).all():
+        return expr
+    limits = g.as_expr(g.dims_value(g.shape(x)[batch_dims : batch_dims + count], (count,)), "size")
+    limits = limits if g.dtype(expr) == "int64" else op.astype(limits, g.dtype(expr))
+    return op.where(op.less(expr, g.scalar(0, expr)), op.add(expr, limits), expr)
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+def _scatter_elements(g, x, indices, updates, axis, reduction):
+    axis = g.axis(axis, g.rank(x))
+    if reduction not in _REDUCTIONS:
+        raise InvalidModel(f"reduction is one of {sorted(_REDUCTIONS)}, not '{reduction}'")
+    indices = _from_front(g, indices, g.shape(x)[axis])
+    return op.scatter_elements(x, indices, updates, axis=axis, reduction=_REDUCTIONS[reduction])
+
+
+@onnx_op("Scatter", since=9)
+def scatter(g: Graph, x: Expr, indices: Value, updates: Expr, *, axis: int = 0) -> Expr:
+    return _scatter_elements(g, x, indices, updates, axis, "none")
+
+
+@onnx_op("ScatterElements", since=11)
+def scatter_elements(
+    g: Graph, x: Expr, indices: Value, updates: Expr, *, axis: int = 0, reduction: str = "none"
+) -> Expr:
+    return _scatter_elements(g, x, indices, updates, axis, reduction)
+
+
+@onnx_op("ScatterND", since=11)
+def scatter_nd(
+    g: Graph, x: Expr, indices: Value, updates: Expr, *, reduction: str = "none"
+) -> Expr:
+    if reduction not in _REDUCTIONS:
+        raise InvalidModel(f"reduction is one of {sorted(_REDUCTIONS)}, not '{reduction}'")
+    indices = _tuples_from_front(g, x, indices, 0)
+    return op.scatter_nd(x, indices, updates, reduction=_REDUCTIONS[reduction])
+
+
+@onnx_op("OneHot", since=9)
+def one_hot(g: Graph, indices: Expr, depth: Dims, values: Expr, *, axis: int = -1) -> Expr:
+    """An index outside [-depth, depth) gives a row of off-values."""
+    rank = g.rank(indices)
+    axis = g.axis(axis, rank + 1)
+    if len(depth) != 1:
+        raise InvalidModel("depth is one number")
+    if not g.dtype(indices).startswith("int"):
+        indices = g.emit(op.astype(indices, "int64"))
+    dtype = g.dtype(indices)
+    limit = g.as_expr(g.dims_value(depth, ()), "depth")
+    limit = limit if dtype == "int64" else op.astype(limit, dtype)
+    positive = op.where(op.less(indices, g.scalar(0, indices)), op.add(indices, limit), indices)
+    positions = op.arange(0, depth[0], 1, dtype=dtype)
+    positions = op.reshape(positions, [depth[0] if i == axis else 1 for i in range(rank + 1)])
+    hit = op.equal(op.expand_dims(positive, axis=[axis]), positions)
+    off, on = (
+        op.squeeze(take_ranges(g, values, {0: Range(i, i + 1, 1)}), axis=[0]) for i in (0, 1)
+    )
+    return op.where(hit, on, off)
+
+
+@onnx_op("TopK", since=1)
+def top_k_1(g: Graph, x: Expr, *, k: int, axis: int = -1) -> tuple:
+    return _top_k(g, x, k, axis, True)
+
+
+@onnx_op("TopK", since=10)
+def top_k(
+    g: Graph, x: Expr, k: Ints, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple:
+    return _top_k(g, x, k[0], axis, bool(largest))
+
+
+def _top_k(g, x, k, axis, largest):
+    axis = g.axis(axis, g.rank(x))
+    both = g.emit(op.topk(x, k=k, axis=axis, ret_type="both", largest=largest, dtype="int64"))
+    return TupleGetItem(both, 0), TupleGetItem(both, 1)
+
+
+@onnx_op("NonZero", since=9)
+def nonzero(x: Expr) -> Expr:
+    return op.nonzero(x)
+
+
+@onnx_op("Compress", since=9)
+def compress(g: Graph, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
+    if axis is None:
+        x, axis = g.emit(op.reshape(x, [g.product(g.shape(x))])), 0
+    chosen = g.named(op.nonzero(condition))
+    return op.take(x, op.reshape(chosen, [g.shape(chosen)[1]]), axis=g.axis(axis, g.rank(x)))
+
+
+@onnx_op("Unique", since=11)
+def unique(g: Graph, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple:
+    if not sorted:
+        raise UnsupportedModel("sorted=0 is not supported")
+    found = g.emit(
+        op.unique(
+            x, sorted=True, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+    )
+    return tuple(TupleGetItem(found, i) for i in range(4))
+
+
+@onnx_op("EyeLike", since=9)
+def eye_like(g: Graph, x: Expr, *, dtype: int | None = None, k: int = 0) -> Expr:
+    from onnx import helper
+
+    rows, columns = g.shape(x)
+    name = g.dtype(x) if dtype is None else np.dtype(helper.tensor_dtype_to_np_dtype(dtype)).name
+    row = op.expand_dims(op.arange(0, rows, 1, dtype="int64"), axis=[1])
+    column = op.expand_dims(op.arange(0, columns, 1, dtype="int64"), axis=[0])
+    hit = op.equal(op.add(row, g.constant(k, "int64")), column)
+    return op.astype(hit, name)

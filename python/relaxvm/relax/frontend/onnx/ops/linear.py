@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products."""
+
+from __future__ import annotations
+
+from relaxvm.relax import op
+
+from ..graph import Graph
+from ..registry import Expr, onnx_op
+
+
+@onnx_op("MatMul", since=1)
+def matmul(g: Graph, a: Expr, b: Expr) -> Expr:
+    return op.matmul(*inner_agree(g, a, b))
+
+
+def inner_agree(g: Graph, a: Expr, b: Expr) -> list:
+    """Operands whose inner dimensions surely agree, checked at run time where unknown."""
+    left, right = g.shape(a), g.shape(b)
+    if not left or not right:
+        return [a, b]  # the operator's own rule reports scalars
+    inner = -2 if len(right) > 1 else -1
+    joined = g.broadcast_shape([left[-1]], [right[inner]])[0]
+    left[-1] = right[inner] = joined
+    if len(left) > 2 and len(right) > 2:
+        batch = g.broadcast_shape(left[:-2], right[:-2])
+        left[:-2] = _aligned(left[:-2], batch)
+        right[:-2] = _aligned(right[:-2], batch)
+    return [g.checked(a, left), g.checked(b, right)]
+
+
+def _aligned(have: list, batch: list) -> list:
+    tail = batch[len(batch) - len(have) :]
+    return [h if isinstance(h, int) else t for h, t in zip(have, tail)]
+
+
+@onnx_op("Gemm", since=7)
+def gemm(
+    g: Graph,
+    a: Expr,
+    b: Expr,
+    c: Expr | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803: ONNX's name
+    transB: int = 0,
+) -> Expr:
+    a = g.emit(op.permute_dims(a, [1, 0])) if transA else a
+    b = g.emit(op.permute_dims(b, [1, 0])) if transB else b
+    y = g.emit(op.matmul(*inner_agree(g, a, b)))
+    if alpha != 1.0:
+        y = op.multiply(y, g.scalar(alpha, a))
+    if c is None or beta == 0.0:
+        return y
+    c = c if beta == 1.0 else op.multiply(c, g.scalar(beta, c))
+    return op.add(*g.agree(y, c))
+
+
+@onnx_op("MatMulInteger", since=10)
+def matmul_integer(
+    g: Graph, a: Expr, b: Expr, a_zero: Expr | None = None, b_zero: Expr | None = None
+) -> Expr:
+    a, b = _centred(g, a, a_zero, -1), _centred(g, b, b_zero, -2)
+    return op.matmul(*inner_agree(g, a, b))
+
+
+def _centred(g: Graph, x: Expr, zero: Expr | None, axis: int) -> Expr:
+    """`x` minus its zero point, as int32.  A vector has one for each row of A, each column of B."""
+    x = g.emit(op.astype(x, "int32"))
+    if zero is None:
+        return x
+    zero = g.emit(op.astype(zero, "int32"))
+    if g.rank(zero) == 1 and axis == -1:
+        zero = g.emit(op.expand_dims(zero, axis=[1]))
+    return g.emit(op.subtract(*g.agree(x, zero)))
+
+
+@onnx_op("Einsum", since=12)
+def einsum(x: Expr, *rest: Expr, equation: str) -> Expr:
+    return op.einsum((x, *rest), equation.replace(" ", ""))

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from relaxvm.relax import op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..padding import pad_constant
+from ..registry import Array, Dims, Expr, Ints, onnx_op
+from ..scalars import is_symbolic
+from ..slicing import Range, resolve, take_ranges
+from ..values import Value
+
+
+@onnx_op("Identity", since=1)
+def identity(x: Value) -> Value:
+    return x
+
+
+@onnx_op("Dropout", since=7)
+def dropout(g: Graph, x: Expr, *, ratio: float = 0.5) -> tuple:
+    return x, _all_kept(g, x)
+
+
+@onnx_op("Dropout", since=12)
+def dropout_12(
+    g: Graph,
+    x: Expr,
+    ratio: Array | None = None,
+    training_mode: Array | None = None,
+    *,
+    seed: int = 0,
+) -> tuple:
+    if training_mode is not None and training_mode.item() and (ratio is None or ratio.item() != 0):
+        raise UnsupportedModel("training_mode is not supported")
+    return x, _all_kept(g, x)
+
+
+def _all_kept(g, x):
+    return op.full(g.shape(x), g.constant(True), dtype="bool") if g.wants(1) else None
+
+
+@onnx_op("Reshape", since=5)
+def reshape(g: Graph, x: Expr, shape: Dims, *, allowzero: int = 0) -> Expr:
+    return op.reshape(x, reshaped_dims(g, g.shape(x), shape, bool(allowzero)))
+
+
+def reshaped_dims(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
+    """ONNX's 0 (keep) and -1 (what is left) as dimensions."""
+    s, dims, rest = g.scalars, [], None
+    for i, d in enumerate(wanted):
+        if not is_symbolic(d) and d == 0 and not allowzero:
+            if i >= len(have):
+                raise InvalidModel(
+                    f"shape {wanted} keeps dimension {i} of an input with {len(have)}"
+                )
+            d = have[i]
+        elif not is_symbolic(d) and d < 0:
+            if d != -1 or rest is not None:
+                raise InvalidModel(f"shape {wanted} is not allowed: one -1, nothing below")
+            rest = i
+        dims.append(d)
+    if rest is not None:
+        dims[rest] = _left_over(g, have, dims, rest)
+    elif s.differ(g.product(have), g.product(dims)):
+        raise InvalidModel(f"an input of shape {have} cannot have shape {dims}")
+    return dims
+
+
+def _left_over(g, have, dims, rest):
+    s, others = g.scalars, dims[:rest] + dims[rest + 1 :]
+    # Equal dimensions on both sides cancel, whatever their value.
+    left, right = list(have), []
+    for d in others:
+        match = next((i for i, h in enumerate(left) if s.same(h, d)), None)
+        if match is None or (not is_symbolic(d) and d == 0):
+            right.append(d)
+        else:
+            del left[match]
+    total, known = g.product(left), g.product(right)
+    if not is_symbolic(total) and not is_symbolic(known):
+        if known == 0 or total % known:
+            raise InvalidModel(f"an input of shape {have} cannot have shape {dims}")
+    return s.floordiv(total, known)
+
+
+@onnx_op("Flatten", since=1)
+def flatten(g: Graph, x: Expr, *, axis: int = 1) -> Expr:
+    shape = g.shape(x)
+    axis = axis if axis == len(shape) else g.axis(axis, len(shape))
+    return op.reshape(x, [g.product(shape[:axis]), g.product(shape[axis:])])
+
+
+@onnx_op("Transpose", since=1)
+def transpose(g: Graph, x: Expr, *, perm: list[int] | None = None) -> Expr:
+    rank = g.rank(x)
+    perm = perm if perm is not None else list(range(rank))[::-1]
+    if sorted(perm) != list(range(rank)):
+        raise InvalidModel(f"perm {perm} is no order of {rank} axes")
+    return x if perm == list(range(rank)) else op.permute_dims(x, perm)
+
+
+@onnx_op("Concat", since=4)
+def concat(g: Graph, x: Expr, *rest: Expr, axis: int) -> Expr:
+    if not rest:
+        return x
+    parts = [x, *rest]
+    rank = g.rank(x)
+    axis = g.axis(axis, rank)
+    shapes = [g.shape(p) for p in parts]
+    if any(len(s) != rank for s in shapes):
+        raise InvalidModel(f"its inputs differ in their number of dimensions: {shapes}")
+    for i in range(rank):
+        if i != axis:
+            dims = [s[i] for s in shapes]
+            common = next((d for d in dims if not is_symbolic(d)), dims[0])
+            for s in shapes:
+                s[i] = common
+    return op.concat([g.checked(p, s) for p, s in zip(parts, shapes)], axis=axis)
+
+
+def _split(g, x, sizes, axis, parts):
+    axis = g.axis(axis, g.rank(x))
+    size = g.shape(x)[axis]
+    s = g.scalars
+    if sizes is None:
+        each = s.ceildiv(size, parts)
+        sizes = [each] * (parts - 1)
+        sizes.append(s.sub(size, s.mul(each, parts - 1)))
+        if not is_symbolic(sizes[-1]) and sizes[-1] < 0:
+            raise InvalidModel(f"{size} elements cannot be split into {parts} parts")
+    total = 0
+    outputs = []
+    for d in sizes:
+        end = s.add(total, d)
+        outputs.append(take_ranges(g, x, {axis: Range(total, end, 1)}))
+        total = end
+    if s.differ(total, size):
+        raise InvalidModel(f"the parts {sizes} do not add up to {size}")
+    return tuple(outputs)
+
+
+@onnx_op("Split", since=2)
+def split_2(g: Graph, x: Expr, *, axis: int = 0, split: list[int] | None = None) -> tuple:
+    return _split(g, x, split, axis, len(g.node.output))
+
+
+@onnx_op("Split", since=13)
+def split_13(
+    g: Graph, x: Expr, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None
+) -> tuple:
+    return _split(g, x, split, axis, num_outputs or len(g.node.output))
+
+
+@onnx_op("Slice", since=1)
+def slice_1(
+    g: Graph, x: Expr, *, starts: list[int], ends: list[int], axes: list[int] | None = None
+) -> Expr:
+    return _slice(g, x, starts, ends, axes, None)
+
+
+@onnx_op("Slice", since=10)
+def slice_10(
+    g: Graph, x: Expr, starts: Dims, ends: Dims, axes: Ints | None = None, steps: Ints | None = None
+) -> Expr:
+    return _slice(g, x, starts, ends, axes, steps)
+
+
+def _slice(g, x, starts, ends, axes, steps):
+    shape = g.shape(x)
+    axes = list(range(len(starts))) if axes is None else [g.axis(a, len(shape)) for a in axes]
+    steps = steps or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise InvalidModel("starts, ends, axes and steps differ in length")
+    ranges = {
+        axis: resolve(g.scalars, start, end, step, shape[axis])
+        for start, end, axis, step in zip(starts, ends, axes, steps)
+    }
+    return take_ranges(g, x, ranges)
+
+
+@onnx_op("Squeeze", since=1)
+def squeeze_1(g: Graph, x: Expr, *, axes: list[int] | None = None) -> Expr:
+    return _squeeze(g, x, axes)
+
+
+@onnx_op("Squeeze", since=13)
+def squeeze_13(g: Graph, x: Expr, axes: Ints | None = None) -> Expr:
+    return _squeeze(g, x, axes)
+
+
+def _squeeze(g, x, axes):
+    shape = g.shape(x)
+    if axes is None:
+        if any(is_symbolic(d) for d in shape):
+            raise UnsupportedModel(
+                "which axes to squeeze depends on symbolic dimensions; give axes"
+            )
+        axes = [i for i, d in enumerate(shape) if d == 1]
+    axes = sorted({g.axis(a, len(shape)) for a in axes})
+    x = g.checked(x, [1 if i in axes else d for i, d in enumerate(shape)])
+    return op.squeeze(x, axis=axes) if axes else x
+
+
+@onnx_op("Unsqueeze", since=1)
+def unsqueeze_1(g: Graph, x: Expr, *, axes: list[int]) -> Expr:
+    return _unsqueeze(g, x, axes)
+
+
+@onnx_op("Unsqueeze", since=13)
+def unsqueeze_13(g: Graph, x: Expr, axes: Ints) -> Expr:
+    return _unsqueeze(g, x, axes)
+
+
+def _unsqueeze(g, x, axes):
+    rank = g.rank(x) + len(axes)
+    axes = sorted(g.axis(a, rank) for a in axes)
+    if len(set(axes)) != len(axes):
+        raise InvalidModel(f"axes {axes} name an axis twice")
+    return op.expand_dims(x, axis=axes) if axes else x
+
+
+@onnx_op("Expand", since=8)
+def expand(g: Graph, x: Expr, shape: Dims) -> Expr:
+    have = g.shape(x)
+    target = g.broadcast_shape(have, shape)
+    rank = len(target)
+    wanted = []
+    for d, t in zip(have, target[rank - len(have) :]):
+        # A symbolic dimension is taken to be the target's, not 1.
+        wanted.append(d if not is_symbolic(d) and d == 1 else t)
+    return op.broadcast_to(g.checked(x, wanted), target)
+
+
+@onnx_op("Tile", since=6)
+def tile(g: Graph, x: Expr, repeats: Dims) -> Expr:
+    if not any(is_symbolic(r) for r in repeats):
+        return op.tile(x, repeats)
+    # [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r * a, s * b]
+    shape = g.shape(x)
+    between = [d for pair in zip([1] * len(shape), shape) for d in pair]
+    repeated = [d for pair in zip(repeats, shape) for d in pair]
+    final = [g.scalars.mul(r, d) for r, d in zip(repeats, shape)]
+    return op.reshape(op.broadcast_to(op.reshape(x, between), repeated), final)
+
+
+@onnx_op("Pad", since=2)
+def pad_2(
+    g: Graph, x: Expr, *, pads: list[int], mode: str = "constant", value: float = 0.0
+) -> Expr:
+    return _pad(g, x, pads, value, mode, None)
+
+
+@onnx_op("Pad", since=11)
+def pad_11(
+    g: Graph,
+    x: Expr,
+    pads: Dims,
+    value: Array | None = None,
+    axes: Ints | None = None,
+    *,
+    mode: str = "constant",
+) -> Expr:
+    number = 0 if value is None or value.size == 0 else value.reshape(-1)[0].item()
+    return _pad(g, x, pads, number, mode, axes)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+def _pad(g, x, pads, value, mode, axes):
+    rank = g.rank(x)
+    axes = list(range(rank)) if axes is None else [g.axis(a, rank) for a in axes]
+    if len(pads) != 2 * len(axes):
+        raise InvalidModel(f"pads has {len(pads)} values, {2 * len(axes)} are needed")
+    if mode not in _PAD_MODES:
+        raise InvalidModel(f"mode is one of {sorted(_PAD_MODES)}, not '{mode}'")
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        before[axis], after[axis] = pads[i], pads[i + len(axes)]
+    x, before, after = _cut(g, x, before, after)
+    if mode == "constant":
+        return pad_constant(g, x, before, after, value)
+    if any(is_symbolic(p) for p in before + after):
+        raise UnsupportedModel(f"mode '{mode}' needs constant pads")
+    if not any(before + after):
+        return x
+    widths = [p for pair in zip(before, after) for p in pair]
+    return op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode=_PAD_MODES[mode])
+
+
+def _cut(g, x, before, after):
+    """Negative padding removes elements."""
+    s, ranges = g.scalars, {}
+    for axis, size in enumerate(g.shape(x)):
+        low = -before[axis] if not is_symbolic(before[axis]) and before[axis] < 0 else 0
+        high = -after[axis] if not is_symbolic(after[axis]) and after[axis] < 0 else 0
+        if low or high:
+            ranges[axis] = Range(low, s.maximum(s.sub(size, high), low), 1)
+    clipped = [[p if is_symbolic(p) else max(p, 0) for p in side] for side in (before, after)]
+    return (g.emit(take_ranges(g, x, ranges)) if ranges else x), *clipped
+
+
+@onnx_op("DepthToSpace", since=1)
+def depth_to_space(g: Graph, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    n, c, h, w = g.shape(x)
+    s, b = g.scalars, blocksize
+    depth = s.floordiv(c, b * b)
+    if mode == "DCR":
+        x, order = op.reshape(x, [n, b, b, depth, h, w]), [0, 3, 4, 1, 5, 2]
+    else:
+        x, order = op.reshape(x, [n, depth, b, b, h, w]), [0, 1, 4, 2, 5, 3]
+    return op.reshape(op.permute_dims(x, order), [n, depth, s.mul(h, b), s.mul(w, b)])
+
+
+@onnx_op("SpaceToDepth", since=1)
+def space_to_depth(g: Graph, x: Expr, *, blocksize: int) -> Expr:
+    n, c, h, w = g.shape(x)
+    s, b = g.scalars, blocksize
+    rows, columns = s.floordiv(h, b), s.floordiv(w, b)
+    x = g.checked(x, [n, c, s.mul(rows, b), s.mul(columns, b)])
+    x = op.permute_dims(op.reshape(x, [n, c, rows, b, columns, b]), [0, 3, 5, 1, 2, 4])
+    return op.reshape(x, [n, s.mul(c, b * b), rows, columns])
+
+
+@onnx_op("Trilu", since=14)
+def trilu(g: Graph, x: Expr, k: Ints | None = None, *, upper: int = 1) -> Expr:
+    offset = k[0] if k else 0
+    return op.triu(x, offset) if upper else op.tril(x, offset)
+
+
+@onnx_op("ReverseSequence", since=10)
+def reverse_sequence(
+    g: Graph, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
+) -> Expr:
+    return op.reverse_sequence(x, lengths, seq_axis=time_axis, batch_axis=batch_axis)

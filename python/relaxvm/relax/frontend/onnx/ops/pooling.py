@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling over windows and over whole images."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from relaxvm.relax import op
+
+from ..errors import UnsupportedModel
+from ..graph import Graph
+from ..registry import Expr, onnx_op
+from ..slicing import take_first
+from .convolution import resolve_padding, spatial_rank
+
+_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_MAX, _AVERAGE = "max_pool", "avg_pool"
+
+
+@onnx_op("MaxPool", since=1)
+def max_pool(
+    g: Graph,
+    x: Expr,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    storage_order: int = 0,
+    strides: list[int] | None = None,
+) -> Expr:
+    if g.wants(1):
+        raise UnsupportedModel("its output 'Indices' is not supported")
+    lowest = -math.inf if not g.dtype(x).startswith(("int", "uint")) else np.iinfo(g.dtype(x)).min
+    return _pool(
+        g, x, _MAX, lowest, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides, False
+    )
+
+
+@onnx_op("AveragePool", since=1)
+def average_pool(
+    g: Graph,
+    x: Expr,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    return _pool(
+        g,
+        x,
+        _AVERAGE,
+        0.0,
+        kernel_shape,
+        auto_pad,
+        ceil_mode,
+        dilations,
+        pads,
+        strides,
+        bool(count_include_pad),
+    )
+
+
+@onnx_op("LpPool", since=2)
+def lp_pool(
+    g: Graph,
+    x: Expr,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    p: int = 2,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    powers = g.emit(op.power(op.abs(x), g.scalar(p, x)))
+    # The average of all window positions, padding included, times their number is the sum.
+    mean = average_of_all(g, powers, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
+    total = op.multiply(mean, g.scalar(math.prod(kernel_shape), x))
+    return op.power(total, g.scalar(1 / p, x))
+
+
+def average_of_all(g, x, kernel, auto_pad, ceil_mode, dilations, pads, strides):
+    if ceil_mode:
+        raise UnsupportedModel("LpPool with ceil_mode is not supported")
+    return _pool(g, x, _AVERAGE, 0.0, kernel, auto_pad, 0, dilations, pads, strides, True)
+
+
+def _pool(
+    g, x, kind, value, kernel, auto_pad, ceil_mode, dilations, pads, strides, count_include_pad
+):
+    n = spatial_rank(g, x)
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    size = g.shape(x)[2:]
+    symbolic_same = auto_pad in ("SAME_UPPER", "SAME_LOWER") and any(
+        not isinstance(d, int) for d in size
+    )
+    if symbolic_same and kind == _AVERAGE and not count_include_pad:
+        raise UnsupportedModel("auto_pad needs an input of known size when padding is not counted")
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, value)
+    out = None
+    if ceil_mode and any(s > 1 for s in strides):
+        x, pads, out, count_include_pad = _round_up(
+            g, x, kernel, dilations, pads, strides, count_include_pad
+        )
+    y = getattr(op.nn, f"{kind}{n}d")(
+        x,
+        pool_size=kernel,
+        strides=strides,
+        dilation=dilations,
+        padding=pads,
+        ceil_mode=False,
+        count_include_pad=count_include_pad,
+        layout=_LAYOUT[n],
+    )
+    return y if out is None else take_first(g, g.emit(y), out)
+
+
+def _round_up(g, x, kernel, dilations, pads, strides, count_include_pad):
+    """`ceil_mode` as more padding behind, never counted; a window that would start in it is cut off."""
+    n, s = len(kernel), g.scalars
+    if count_include_pad and any(pads):
+        widths = [0, 0, 0, 0] + [p for i in range(n) for p in (pads[i], pads[n + i])]
+        x = g.emit(op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode="constant"))
+        limits = [s.sub(d, pads[n + i]) for i, d in enumerate(g.shape(x)[2:])]
+        pads = [0] * 2 * n
+    else:
+        limits = [s.add(d, pads[i]) for i, d in enumerate(g.shape(x)[2:])]
+    out = []
+    for i, size in enumerate(g.shape(x)[2:]):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        windows = s.add(s.ceildiv(s.sub(s.add(size, pads[i] + pads[n + i]), reach), strides[i]), 1)
+        # Windows start inside the image or the padding before it.
+        out.append(s.minimum(windows, s.ceildiv(limits[i], strides[i])))
+    behind = [p + stride - 1 for p, stride in zip(pads[n:], strides)]
+    return x, [*pads[:n], *behind], [None, None, *out], False
+
+
+def _spatial_axes(g, x):
+    return list(range(2, g.rank(x)))
+
+
+@onnx_op("GlobalAveragePool", since=1)
+def global_average_pool(g: Graph, x: Expr) -> Expr:
+    return op.mean(x, axis=_spatial_axes(g, x), keepdims=True)
+
+
+@onnx_op("GlobalMaxPool", since=1)
+def global_max_pool(g: Graph, x: Expr) -> Expr:
+    return op.max(x, axis=_spatial_axes(g, x), keepdims=True)
+
+
+@onnx_op("GlobalLpPool", since=2)
+def global_lp_pool(g: Graph, x: Expr, *, p: int = 2) -> Expr:
+    powers = op.power(op.abs(x), g.scalar(p, x))
+    total = op.sum(powers, axis=_spatial_axes(g, x), keepdims=True)
+    return op.power(total, g.scalar(1 / p, x))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Padding whose amount may be symbolic; shared by convolution, pooling and Pad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxvm.relax import op
+
+from .graph import Graph
+from .scalars import Scalars, is_symbolic
+
+
+def same_padding(
+    scalars: Scalars, size: list, reach: list[int], strides: list[int], lower: bool
+) -> tuple[list, list]:
+    """Padding before and after each axis so that the output has ceil(size / stride) elements."""
+    before, after = [], []
+    for have, kernel, stride in zip(size, reach, strides):
+        out = scalars.ceildiv(have, stride)
+        needed = scalars.add(scalars.mul(scalars.sub(out, 1), stride), kernel)
+        total = scalars.maximum(scalars.sub(needed, have), 0)
+        small = scalars.floordiv(total, 2)
+        large = scalars.sub(total, small)
+        before.append(large if lower else small)
+        after.append(small if lower else large)
+    return before, after
+
+
+def pad_constant(g: Graph, x: Any, before: list, after: list, value: float) -> Any:
+    """`x` with `value` around it; amounts are not negative."""
+    if not any(is_symbolic(p) for p in (*before, *after)):
+        if not any(before) and not any(after):
+            return x
+        widths = [p for pair in zip(before, after) for p in pair]
+        return g.emit(op.nn.pad(x, pad_width=widths, pad_value=value, pad_mode="constant"))
+    for axis, (low, high) in enumerate(zip(before, after)):
+        parts = [_filled(g, x, axis, low, value), x, _filled(g, x, axis, high, value)]
+        parts = [p for p in parts if p is not None]
+        x = g.emit(op.concat(parts, axis=axis)) if len(parts) > 1 else x
+    return x
+
+
+def _filled(g: Graph, x: Any, axis: int, amount: Any, value: float) -> Any:
+    if not is_symbolic(amount) and amount == 0:
+        return None
+    shape = g.shape(x)
+    shape[axis] = amount
+    return g.emit(op.full(shape, g.scalar(value, x), dtype=g.dtype(x)))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values that flow through an ONNX graph at import.
+
+A value is `Known` when its elements are: a constant, or integers that are expressions over symbolic
+dimensions (what `Shape` gives, and everything computed from it).  Everything else is a `Tensor`
+of the graph language.  An absent optional input is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """`array` holds the elements: of `dtype` itself, or objects (int, float, bool, Fraction-scaled
+    expressions) when at least one is symbolic."""
+
+    array: np.ndarray
+    dtype: np.dtype
+    expr: Any = None  # the graph expression once someone needed it
+
+    @property
+    def is_constant(self) -> bool:
+        return self.array.dtype != object
+
+    @staticmethod
+    def constant(array: Any, dtype: Any = None) -> Known:
+        array = np.asarray(array, dtype)
+        return Known(array, array.dtype)
+
+    @staticmethod
+    def of(array: np.ndarray, dtype: Any) -> Known:
+        """Elements that may be symbolic: stored natively when none is."""
+        dtype = np.dtype(dtype)
+        array = np.asarray(array)
+        if array.dtype == object and all(isinstance(e, NUMBERS) for e in array.flat):
+            array = _native(array, dtype)
+        elif array.dtype != object:
+            array = array.astype(dtype, copy=False)
+        return Known(array, dtype)
+
+
+@dataclasses.dataclass(eq=False)
+class Tensor:
+    """A value that exists at run time."""
+
+    expr: Any
+
+
+@dataclasses.dataclass(eq=False)
+class Sequence:
+    """An ONNX sequence whose length is known."""
+
+    items: tuple
+
+
+Value = Known | Tensor | Sequence
+
+NUMBERS = (bool, int, float, Fraction, np.generic)
+
+
+def _native(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    out = np.empty(array.shape, dtype)
+    for index, element in np.ndenumerate(array):
+        out[index] = float(element) if isinstance(element, Fraction) else element
+    return out

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small ONNX models, written as text in ONNX's own notation, and ways to run them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+
+def model_of(text: str, opset: int = 21, initializers: dict | None = None) -> onnx.ModelProto:
+    """`g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }`"""
+    graph = parser.parse_graph(text)
+    for name, array in (initializers or {}).items():
+        graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
+@pytest.fixture
+def make_model():
+    return model_of
+
+
+@pytest.fixture
+def import_text():
+    """The script of `main` of an imported model."""
+    from relaxvm.relax.frontend.onnx import from_onnx
+
+    return lambda text, opset=21, initializers=None: from_onnx(model_of(text, opset, initializers))[
+        "main"
+    ].script()
+
+
+@pytest.fixture
+def run_model():
+    """Runs a model on the VM."""
+    import relaxvm
+    from relaxvm import relax
+    from relaxvm.relax.frontend.onnx import from_onnx
+
+    def run(model, *inputs):
+        executable = relaxvm.compile(from_onnx(model))
+        vm = relax.VirtualMachine(executable, relaxvm.cpu())
+        result = vm["main"](*(relaxvm.runtime.tensor(a) for a in inputs))
+        many = not hasattr(result, "numpy")
+        return [r.numpy() for r in result] if many else [result.numpy()]
+
+    return run
