@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expressions.  Shared parts of a statement's expressions are computed once.
+#include <utility>
+
+#include "codegen/llvm/emitter.h"
+#include "support/error.h"
+
+namespace relaxvm::codegen {
+
+using ir::BinaryOp;
+using ir::Expr;
+using llvm::Value;
+
+namespace {
+
+bool ContainsLoad(const Expr& e) {
+  bool found = false;
+  tir::PostOrderVisit(tir::Evaluate(e), [&](const ffi::ObjectRef& node) {
+    found |= node.as<tir::BufferLoadObj>() != nullptr;
+  });
+  return found;
+}
+
+bool ContainsUniformLoad(const Expr& e) {
+  bool found = false;
+  tir::PostOrderVisit(tir::Evaluate(e), [&](const ffi::ObjectRef& node) {
+    const auto* load = node.as<tir::BufferLoadObj>();
+    found |= load != nullptr && tir::IndexLanes(load->indices) == 1;
+  });
+  return found;
+}
+
+}  // namespace
+
+Value* ProgramEmitter::Eval(const Expr& e) {
+  auto known = f_->memo.find(e.get());
+  if (known != f_->memo.end()) return known->second;
+  Visit(e);
+  Value* value = std::exchange(result_, nullptr);
+  RELAXVM_CHECK(value != nullptr) << "no value for " << e->GetTypeKey();
+  f_->memo.emplace(e.get(), value);
+  return value;
+}
+
+Value* ProgramEmitter::EvalIndex(const Expr& e) {
+  DLDataType t = e.dtype();
+  return ops_.Cast(Eval(e), t, Int(64, t.lanes));
+}
+
+void ProgramEmitter::VisitVar(const ir::VarObj* e) {
+  auto it = f_->vars.find(e);
+  if (it == f_->vars.end()) {
+    ::relaxvm::Fail(ErrorKind::kValueError, e->span.Place(), "tensor program ", name_,
+                    ": variable ", e->name, " is used where it is not defined");
+  }
+  result_ = it->second;
+}
+
+void ProgramEmitter::VisitIntImm(const ir::IntImmObj* e) {
+  DLDataType t = ffi::GetRef<Expr>(e).dtype();
+  result_ = ops_.IntConstant(t, e->value);
+}
+
+void ProgramEmitter::VisitFloatImm(const ir::FloatImmObj* e) {
+  result_ = ops_.FloatConstant(ffi::GetRef<Expr>(e).dtype(), e->value);
+}
+
+void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
+  if (Value* below = RampBelow(e)) {
+    result_ = below;
+    return;
+  }
+  Value* a = Eval(e->a);
+  Value* b = Eval(e->b);
+  bool divides = e->op >= BinaryOp::kDiv && e->op <= BinaryOp::kFloorMod;
+  bool nonnegative = divides && IsNonNegative(e->a);
+  result_ = ops_.Binary(e->op, a, b, e->a.dtype(), nonnegative);
+}
+
+// base + iota < n  is  iota < n - base, with the right side clamped to the lanes: a compare of
+// 32-bit lanes.
+Value* ProgramEmitter::RampBelow(const ir::BinaryObj* e) {
+  if (e->op != BinaryOp::kLT) return nullptr;
+  const auto* ramp = e->a.as<ir::RampObj>();
+  const auto* limit = e->b.as<ir::BroadcastObj>();
+  if (ramp == nullptr || limit == nullptr || !ir::IsIntValue(ramp->stride, 1)) return nullptr;
+  DLDataType t = ElementOf(e->a.dtype());
+  if (!IsInt(t) || t.bits < 32) return nullptr;
+  int lanes = static_cast<int>(ramp->lanes);
+  Value* left = b_.CreateSub(EvalIndex(limit->value), EvalIndex(ramp->base));
+  left = ops_.Binary(BinaryOp::kMax, left, b_.getInt64(0), Int(64));
+  left = ops_.Binary(BinaryOp::kMin, left, b_.getInt64(lanes), Int(64));
+  llvm::SmallVector<llvm::Constant*, 64> iota;
+  for (int i = 0; i < lanes; ++i) iota.push_back(b_.getInt32(i));
+  Value* count = ops_.Splat(b_.CreateTrunc(left, b_.getInt32Ty()), lanes);
+  return b_.CreateICmpULT(llvm::ConstantVector::get(iota), count);
+}
+
+void ProgramEmitter::VisitCast(const ir::CastObj* e) {
+  result_ = ops_.Cast(Eval(e->value), e->value.dtype(), ffi::GetRef<Expr>(e).dtype());
+}
+
+void ProgramEmitter::VisitSelect(const ir::SelectObj* e) {
+  Value* condition = Eval(e->condition);
+  Value* t = Eval(e->true_value);
+  result_ = b_.CreateSelect(condition, t, Eval(e->false_value));
+}
+
+void ProgramEmitter::VisitLet(const ir::LetObj* e) {
+  f_->vars[e->var.get()] = Eval(e->value);
+  result_ = Eval(e->body);
+}
+
+void ProgramEmitter::VisitRamp(const ir::RampObj* e) {
+  DLDataType t = ffi::GetRef<Expr>(e).dtype();
+  int lanes = t.lanes;
+  Value* base = ops_.Splat(Eval(e->base), lanes);
+  Value* stride = ops_.Splat(Eval(e->stride), lanes);
+  llvm::SmallVector<llvm::Constant*, 64> iota;
+  for (int i = 0; i < lanes; ++i) {
+    iota.push_back(llvm::cast<llvm::Constant>(IsFloat(t) ? ops_.FloatConstant(ElementOf(t), i)
+                                                         : ops_.IntConstant(ElementOf(t), i)));
+  }
+  Value* steps = ops_.Binary(BinaryOp::kMul, llvm::ConstantVector::get(iota), stride, t);
+  result_ = ops_.Binary(BinaryOp::kAdd, base, steps, t);
+}
+
+void ProgramEmitter::VisitBroadcast(const ir::BroadcastObj* e) {
+  result_ = ops_.Splat(Eval(e->value), static_cast<int>(e->lanes));
+}
+
+void ProgramEmitter::VisitShuffle(const ir::ShuffleObj* e) {
+  std::vector<Value*> lanes;
+  for (const Expr& vector : e->vectors) {
+    Value* v = Eval(vector);
+    for (int i = 0; i < vector.dtype().lanes; ++i) {
+      lanes.push_back(
+          vector.dtype().lanes == 1 ? v : b_.CreateExtractElement(v, static_cast<uint64_t>(i)));
+    }
+  }
+  DLDataType t = ffi::GetRef<Expr>(e).dtype();
+  auto pick = [&](size_t i) {
+    int64_t index = e->indices[i];
+    RELAXVM_CHECK(index >= 0 && index < static_cast<int64_t>(lanes.size()))
+        << "shuffle picks lane " << index;
+    return lanes[static_cast<size_t>(index)];
+  };
+  if (t.lanes == 1) {
+    result_ = pick(0);
+    return;
+  }
+  // Extracts and inserts of one vector fold into a shuffle.
+  Value* vector = llvm::PoisonValue::get(ops_.RegisterType(t));
+  for (size_t i = 0; i < e->indices.size(); ++i)
+    vector = b_.CreateInsertElement(vector, pick(i), i);
+  result_ = vector;
+}
+
+void ProgramEmitter::VisitIntrin(const ir::IntrinObj* e) {
+  if (e->intrin == ir::Intrin::kIfThenElse) {
+    Value* condition = Eval(e->args[0]);
+    bool varies = condition->getType()->isVectorTy();
+    result_ = varies ? EmitMaskedChoice(e, condition) : EmitBranch(e, condition);
+    return;
+  }
+  llvm::SmallVector<Value*, 3> args;
+  for (const Expr& arg : e->args) args.push_back(Eval(arg));
+  result_ = ops_.Intrin(e->intrin, args, e->args[0].dtype(), ffi::GetRef<Expr>(e).dtype());
+}
+
+Value* ProgramEmitter::EmitBranch(const ir::IntrinObj* e, Value* condition) {
+  if (!ContainsLoad(e->args[1]) && !ContainsLoad(e->args[2])) {
+    Value* t = Eval(e->args[1]);
+    return b_.CreateSelect(condition, t, Eval(e->args[2]));
+  }
+  llvm::LLVMContext& context = module_->getContext();
+  auto* then_block = llvm::BasicBlock::Create(context, "then", f_->function);
+  auto* else_block = llvm::BasicBlock::Create(context, "else", f_->function);
+  auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
+  b_.CreateCondBr(condition, then_block, else_block);
+  auto memo = f_->memo;  // what a branch computes is not there after it
+  auto branch = [&](llvm::BasicBlock* block, const Expr& value) {
+    b_.SetInsertPoint(block);
+    Value* v = Eval(value);
+    b_.CreateBr(join);
+    f_->memo = memo;
+    return std::pair<Value*, llvm::BasicBlock*>{v, b_.GetInsertBlock()};
+  };
+  auto [t, then_end] = branch(then_block, e->args[1]);
+  auto [f, else_end] = branch(else_block, e->args[2]);
+  b_.SetInsertPoint(join);
+  llvm::PHINode* phi = b_.CreatePHI(t->getType(), 2);
+  phi->addIncoming(t, then_end);
+  phi->addIncoming(f, else_end);
+  return phi;
+}
+
+// Lanes differ: both sides are computed, and their loads read only the lanes that need them.
+Value* ProgramEmitter::EmitMaskedChoice(const ir::IntrinObj* e, Value* condition) {
+  Value* outer = f_->mask;
+  auto side = [&](const Expr& value, Value* lanes) -> Value* {
+    if (!ContainsLoad(value)) return Eval(value);
+    Value* mask = outer ? b_.CreateAnd(outer, lanes) : lanes;
+    f_->mask = mask;
+    auto memo = f_->memo;
+    Value* result = nullptr;
+    if (!ContainsUniformLoad(value)) {
+      result = Eval(value);
+    } else {  // an element that all lanes share is read only when some lane wants it
+      auto* start = b_.GetInsertBlock();
+      auto* body = llvm::BasicBlock::Create(module_->getContext(), "some", f_->function);
+      auto* join = llvm::BasicBlock::Create(module_->getContext(), "join", f_->function);
+      b_.CreateCondBr(b_.CreateOrReduce(mask), body, join);
+      b_.SetInsertPoint(body);
+      Value* v = Eval(value);
+      auto* end = b_.GetInsertBlock();
+      b_.CreateBr(join);
+      b_.SetInsertPoint(join);
+      llvm::PHINode* phi = b_.CreatePHI(v->getType(), 2);
+      phi->addIncoming(llvm::Constant::getNullValue(v->getType()), start);
+      phi->addIncoming(v, end);
+      result = phi;
+    }
+    f_->memo = std::move(memo);
+    f_->mask = outer;
+    return result;
+  };
+  Value* t = side(e->args[1], condition);
+  Value* f = side(e->args[2], b_.CreateNot(condition));
+  return b_.CreateSelect(condition, t, f);
+}
+
+void ProgramEmitter::VisitBufferLoad(const tir::BufferLoadObj* e) {
+  auto it = f_->buffers.find(e->buffer.get());
+  if (it == f_->buffers.end()) {
+    ::relaxvm::Fail(ErrorKind::kValueError, e->span.Place(), "tensor program ", name_, ": buffer ",
+                    e->buffer->name, " is read where it is not allocated");
+  }
+  Address address = AddressOf(it->second, e->indices);
+  result_ = EmitLoad(it->second, address, MaskOf(e->predicate, address.lanes));
+}
+
+void ProgramEmitter::VisitOther(const ir::ExprObj* e) {
+  if (e->IsInstance<tir::BufferLoadObj>())
+    return VisitBufferLoad(static_cast<const tir::BufferLoadObj*>(e));
+  ::relaxvm::Fail(ErrorKind::kTypeError, e->span.Place(), "tensor program ", name_, ": ",
+                  e->GetTypeKey(), " has no native code");
+}
+
+bool ProgramEmitter::IsNonNegative(const Expr& e) const {
+  if (const auto* imm = e.as<ir::IntImmObj>()) return imm->value >= 0;
+  if (e.as<ir::VarObj>()) return nonnegative_.count(e.get()) > 0;
+  if (const auto* ramp = e.as<ir::RampObj>())
+    return IsNonNegative(ramp->base) && IsNonNegative(ramp->stride);
+  if (const auto* wide = e.as<ir::BroadcastObj>()) return IsNonNegative(wide->value);
+  const auto* binary = e.as<ir::BinaryObj>();
+  if (binary == nullptr) return false;
+  switch (binary->op) {
+    case BinaryOp::kAdd:
+    case BinaryOp::kMul:
+    case BinaryOp::kMin:
+    case BinaryOp::kDiv:
+    case BinaryOp::kFloorDiv: return IsNonNegative(binary->a) && IsNonNegative(binary->b);
+    case BinaryOp::kMax: return IsNonNegative(binary->a) || IsNonNegative(binary->b);
+    case BinaryOp::kMod: return IsNonNegative(binary->a);
+    case BinaryOp::kFloorMod: return IsNonNegative(binary->b);
+    default: return false;
+  }
+}
+
+}  // namespace relaxvm::codegen

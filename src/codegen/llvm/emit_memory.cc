@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads, stores, addresses.  An element is all that an address is aligned to.
+#include "codegen/llvm/emitter.h"
+
+#include <llvm/IR/MDBuilder.h>
+
+#include "support/error.h"
+
+namespace relaxvm::codegen {
+
+using ir::Expr;
+using llvm::Value;
+
+void ProgramEmitter::DefineBuffer(const tir::Buffer& buffer, Value* data, BufferSlot::Role role,
+                                  bool offset_done) {
+  const tir::BufferTypeObj* type = buffer.type();
+  BufferSlot slot;
+  slot.dtype = type->dtype;
+  slot.role = role;
+  slot.data = data;
+  size_t ndim = type->shape.size();
+  slot.strides.resize(ndim);
+  if (!type->strides.empty()) {
+    for (size_t i = 0; i < ndim; ++i) slot.strides[i] = EvalIndex(type->strides[i]);
+  } else {
+    Value* stride = b_.getInt64(1);
+    for (size_t i = ndim; i-- > 0;) {
+      slot.strides[i] = stride;
+      if (i > 0)
+        stride =
+            b_.CreateMul(stride, EvalIndex(type->shape[i]), "", /*HasNUW=*/false, /*HasNSW=*/true);
+    }
+  }
+  if (type->elem_offset.defined() && !offset_done) {
+    slot.data = b_.CreateGEP(ops_.StorageType(slot.dtype), data, EvalIndex(type->elem_offset));
+  }
+  llvm::MDBuilder metadata(module_->getContext());
+  if (f_->alias_domain == nullptr)
+    f_->alias_domain = metadata.createAnonymousAliasScopeDomain(name_);
+  slot.scope = metadata.createAnonymousAliasScope(f_->alias_domain, std::string(buffer->name));
+  f_->buffers[buffer.get()] = std::move(slot);
+}
+
+// Says which other buffers an access cannot touch.
+template <typename Inst>
+Inst* ProgramEmitter::WithAlias(const BufferSlot& slot, Inst* inst) {
+  using Role = BufferSlot::Role;
+  llvm::SmallVector<llvm::Metadata*, 8> apart;
+  for (const auto& [key, other] : f_->buffers) {
+    if (other.scope == slot.scope) continue;
+    bool temporary = slot.role == Role::kTemporary || other.role == Role::kTemporary;
+    bool output = slot.role == Role::kOutput || other.role == Role::kOutput;
+    if (temporary || (no_alias_ && output)) apart.push_back(other.scope);
+  }
+  llvm::LLVMContext& context = module_->getContext();
+  inst->setMetadata(llvm::LLVMContext::MD_alias_scope, llvm::MDNode::get(context, {slot.scope}));
+  if (!apart.empty())
+    inst->setMetadata(llvm::LLVMContext::MD_noalias, llvm::MDNode::get(context, apart));
+  return inst;
+}
+
+void ProgramEmitter::AddIndex(const Expr& index, Value* stride, Address* address) {
+  auto add = [&](Value* sum, Value* part) {
+    return sum == nullptr ? part : b_.CreateAdd(sum, part, "", false, /*HasNSW=*/true);
+  };
+  auto scaled = [&](Value* v) { return b_.CreateMul(v, stride, "", false, /*HasNSW=*/true); };
+  if (index.dtype().lanes == 1) {
+    address->offset = add(address->offset, scaled(EvalIndex(index)));
+    return;
+  }
+  if (const auto* ramp = index.as<ir::RampObj>()) {
+    address->offset = add(address->offset, scaled(EvalIndex(ramp->base)));
+    address->lane_stride = add(address->lane_stride, scaled(EvalIndex(ramp->stride)));
+    return;
+  }
+  if (const auto* wide = index.as<ir::BroadcastObj>())
+    return AddIndex(wide->value, stride, address);
+  const auto* binary = index.as<ir::BinaryObj>();
+  if (binary != nullptr && binary->op == ir::BinaryOp::kAdd) {
+    AddIndex(binary->a, stride, address);
+    return AddIndex(binary->b, stride, address);
+  }
+  Value* lanes = b_.CreateMul(EvalIndex(index), ops_.Splat(stride, index.dtype().lanes));
+  address->lane_offsets =
+      address->lane_offsets ? b_.CreateAdd(address->lane_offsets, lanes) : lanes;
+}
+
+ProgramEmitter::Address ProgramEmitter::AddressOf(const BufferSlot& slot,
+                                                  const ffi::Array<Expr>& indices) {
+  Address address{nullptr, nullptr, nullptr, tir::IndexLanes(indices)};
+  for (size_t i = 0; i < indices.size(); ++i) AddIndex(indices[i], slot.strides[i], &address);
+  if (address.offset == nullptr) address.offset = b_.getInt64(0);
+  return address;
+}
+
+Value* ProgramEmitter::ElementPointer(const BufferSlot& slot, Value* offset) {
+  return b_.CreateGEP(ops_.StorageType(slot.dtype), slot.data, offset);
+}
+
+Value* ProgramEmitter::LanePointers(const BufferSlot& slot, const Address& address) {
+  int lanes = address.lanes;
+  Value* offsets = address.lane_offsets;
+  if (address.lane_stride != nullptr) {
+    llvm::SmallVector<llvm::Constant*, 64> iota;
+    for (int i = 0; i < lanes; ++i) iota.push_back(b_.getInt64(i));
+    Value* steps =
+        b_.CreateMul(llvm::ConstantVector::get(iota), ops_.Splat(address.lane_stride, lanes));
+    offsets = offsets ? b_.CreateAdd(offsets, steps) : steps;
+  }
+  if (offsets == nullptr)
+    offsets = llvm::Constant::getNullValue(llvm::FixedVectorType::get(b_.getInt64Ty(), lanes));
+  return b_.CreateGEP(ops_.StorageType(slot.dtype), ElementPointer(slot, address.offset), offsets);
+}
+
+namespace {
+
+bool IsConstant(Value* v, int64_t value) {
+  auto* constant = llvm::dyn_cast_or_null<llvm::ConstantInt>(v);
+  return constant != nullptr && constant->getSExtValue() == value;
+}
+
+llvm::Align AlignOf(DLDataType t) {
+  return llvm::Align(static_cast<uint64_t>(SizeInBytes(ElementOf(t))));
+}
+
+llvm::SmallVector<int, 64> Backwards(int lanes) {
+  llvm::SmallVector<int, 64> picks;
+  for (int i = lanes; i-- > 0;) picks.push_back(i);
+  return picks;
+}
+
+}  // namespace
+
+Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, Value* mask) {
+  int lanes = address.lanes;
+  DLDataType t = WithLanes(slot.dtype, lanes);
+  llvm::Type* type = ops_.StorageType(t);
+  llvm::Align align = AlignOf(t);
+  if (lanes == 1) {
+    auto load = [&]() -> Value* {
+      Value* pointer = ElementPointer(slot, address.offset);
+      return ops_.FromStorage(WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align)), t);
+    };
+    if (mask == nullptr) return load();
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    Value* value = nullptr;
+    llvm::BasicBlock* end = nullptr;
+    When(mask, [&] {
+      value = load();
+      end = b_.GetInsertBlock();
+    });
+    llvm::PHINode* phi = b_.CreatePHI(value->getType(), 2);
+    phi->addIncoming(llvm::Constant::getNullValue(value->getType()), before);
+    phi->addIncoming(value, end);
+    return phi;
+  }
+  bool plain = address.lane_offsets == nullptr;
+  Value* nothing = llvm::Constant::getNullValue(type);
+  Value* value = nullptr;
+  if (plain && IsConstant(address.lane_stride, 1)) {
+    Value* pointer = ElementPointer(slot, address.offset);
+    value = mask ? static_cast<Value*>(
+                       WithAlias(slot, b_.CreateMaskedLoad(type, pointer, align, mask, nothing)))
+                 : WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align));
+  } else if (plain && IsConstant(address.lane_stride, -1)) {
+    Value* last = b_.CreateSub(address.offset, b_.getInt64(lanes - 1));
+    Value* pointer = ElementPointer(slot, last);
+    Value* turned = mask ? b_.CreateShuffleVector(mask, Backwards(lanes)) : nullptr;
+    value = turned ? static_cast<Value*>(WithAlias(
+                         slot, b_.CreateMaskedLoad(type, pointer, align, turned, nothing)))
+                   : WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align));
+    value = b_.CreateShuffleVector(value, Backwards(lanes));
+  } else if (plain && !mask &&
+             (address.lane_stride == nullptr || IsConstant(address.lane_stride, 0))) {
+    llvm::Type* element = ops_.StorageType(slot.dtype);
+    Value* scalar =
+        WithAlias(slot, b_.CreateAlignedLoad(element, ElementPointer(slot, address.offset), align));
+    value = ops_.Splat(scalar, lanes);
+  } else {
+    value = WithAlias(
+        slot, b_.CreateMaskedGather(type, LanePointers(slot, address), align, mask, nothing));
+  }
+  return ops_.FromStorage(value, t);
+}
+
+void ProgramEmitter::EmitStore(const BufferSlot& slot, const Address& address, Value* value,
+                               Value* mask) {
+  int lanes = address.lanes;
+  DLDataType t = WithLanes(slot.dtype, lanes);
+  llvm::Align align = AlignOf(t);
+  Value* stored = ops_.ToStorage(value, t);
+  if (lanes == 1) {
+    auto store = [&] {
+      WithAlias(slot, b_.CreateAlignedStore(stored, ElementPointer(slot, address.offset), align));
+    };
+    return mask ? When(mask, store) : store();
+  }
+  bool plain = address.lane_offsets == nullptr;
+  bool backwards = plain && IsConstant(address.lane_stride, -1);
+  if ((plain && IsConstant(address.lane_stride, 1)) || backwards) {
+    Value* offset =
+        backwards ? b_.CreateSub(address.offset, b_.getInt64(lanes - 1)) : address.offset;
+    Value* pointer = ElementPointer(slot, offset);
+    if (backwards) stored = b_.CreateShuffleVector(stored, Backwards(lanes));
+    if (backwards && mask) mask = b_.CreateShuffleVector(mask, Backwards(lanes));
+    if (mask) {
+      WithAlias(slot, b_.CreateMaskedStore(stored, pointer, align, mask));
+    } else {
+      WithAlias(slot, b_.CreateAlignedStore(stored, pointer, align));
+    }
+    return;
+  }
+  WithAlias(slot, b_.CreateMaskedScatter(stored, LanePointers(slot, address), align, mask));
+}
+
+// The lanes that an access touches: its own predicate, and the conditional expression around it.
+// Null: all.
+Value* ProgramEmitter::MaskOf(const Expr& predicate, int lanes) {
+  Value* mask = nullptr;
+  if (predicate.defined()) {
+    mask = Eval(predicate);
+    if (lanes > 1 && !mask->getType()->isVectorTy()) mask = ops_.Splat(mask, lanes);
+  }
+  if (lanes == 1) return mask;
+  Value* outer = f_->mask;
+  if (outer == nullptr) return mask;
+  return mask ? b_.CreateAnd(mask, outer) : outer;
+}
+
+void ProgramEmitter::When(Value* condition, llvm::function_ref<void()> body) {
+  auto* then_block = llvm::BasicBlock::Create(module_->getContext(), "then", f_->function);
+  auto* join = llvm::BasicBlock::Create(module_->getContext(), "join", f_->function);
+  b_.CreateCondBr(condition, then_block, join);
+  b_.SetInsertPoint(then_block);
+  body();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+}
+
+llvm::AllocaInst* ProgramEmitter::Alloca(llvm::Type* type, uint64_t count, uint64_t alignment) {
+  llvm::IRBuilder<> at(f_->allocas, f_->allocas->begin());
+  llvm::AllocaInst* memory = at.CreateAlloca(llvm::ArrayType::get(type, count));
+  memory->setAlignment(llvm::Align(alignment));
+  return memory;
+}
+
+}  // namespace relaxvm::codegen

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel loops: the body becomes a task function; what it uses from outside travels in a closure
+// on the stack. closure: { error slot, captured scalars and pointers... }
+#include <vector>
+
+#include "codegen/llvm/emitter.h"
+#include "codegen/tir/free_vars.h"
+#include "support/error.h"
+#include "target/kernel_abi.h"
+
+namespace relaxvm::codegen {
+
+using llvm::Value;
+
+struct Capture {
+  FreeVars free;
+  std::vector<BufferSlot> slots;  // of free.buffers, as the caller has them
+  std::vector<llvm::Type*> types;
+  llvm::StructType* closure = nullptr;
+};
+
+namespace {
+
+// Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
+// calling thread.
+constexpr const char* kParallelIf = "parallel_if";
+
+}  // namespace
+
+void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
+  llvm::LLVMContext& context = module_->getContext();
+  llvm::Type* ptr = b_.getPtrTy();
+  llvm::Type* i32 = b_.getInt32Ty();
+  llvm::Type* i64 = b_.getInt64Ty();
+  Value* extent = EvalIndex(s->extent);
+  Value* worth_it = b_.CreateICmpSGT(extent, b_.getInt64(1));
+  worth_it =
+      b_.CreateAnd(worth_it, b_.CreateICmpSGT(LoadField(f_->context, 4, i32), b_.getInt32(1)));
+  if (auto it = s->annotations.find(kParallelIf); it != s->annotations.end()) {
+    worth_it = b_.CreateAnd(worth_it, Eval((*it).second.cast<ir::Expr>()));
+  }
+  f_->memo.clear();
+
+  Capture capture;
+  capture.free = FreeVarsOf(tir::SeqStmt({tir::Evaluate(s->min), s->body}), {s->loop_var});
+  std::vector<Value*> values{llvm::Constant::getNullValue(ptr)};
+  for (const ir::Var& v : capture.free.scalars) values.push_back(Eval(v));
+  for (const tir::Buffer& b : capture.free.buffers) {
+    auto it = f_->buffers.find(b.get());
+    RELAXVM_CHECK(it != f_->buffers.end())
+        << name_ << ": buffer " << b->name << " is used where it is not allocated";
+    capture.slots.push_back(it->second);
+    values.push_back(it->second.data);
+  }
+  for (Value* v : values) capture.types.push_back(v->getType());
+  capture.closure = llvm::StructType::get(context, capture.types);
+  llvm::Function* task = EmitTask(s, capture);
+
+  llvm::IRBuilder<> at(f_->allocas, f_->allocas->begin());
+  llvm::AllocaInst* closure = at.CreateAlloca(capture.closure);
+  for (unsigned i = 0; i < values.size(); ++i)
+    b_.CreateStore(values[i], b_.CreateStructGEP(capture.closure, closure, i));
+
+  auto* many = llvm::BasicBlock::Create(context, "parallel", f_->function);
+  auto* alone = llvm::BasicBlock::Create(context, "alone", f_->function);
+  auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
+  b_.CreateCondBr(worth_it, many, alone);
+  b_.SetInsertPoint(many);
+  auto* parallel_type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64}, false);
+  Value* rc_many = b_.CreateCall(parallel_type, LoadField(f_->context, 8, ptr),
+                                 {f_->context, task, closure, extent});
+  b_.CreateBr(join);
+  b_.SetInsertPoint(alone);
+  Value* rc_alone = b_.CreateCall(task, {f_->context, closure, b_.getInt64(0), extent});
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+  llvm::PHINode* rc = b_.CreatePHI(i32, 2);
+  rc->addIncoming(rc_many, many);
+  rc->addIncoming(rc_alone, alone);
+
+  auto* failed = llvm::BasicBlock::Create(context, "failed", f_->function);
+  auto* report = llvm::BasicBlock::Create(context, "report", f_->function);
+  auto* leave = llvm::BasicBlock::Create(context, "leave", f_->function);
+  auto* good = llvm::BasicBlock::Create(context, "good", f_->function);
+  b_.CreateCondBr(b_.CreateICmpEQ(rc, b_.getInt32(0)), good, failed);
+  b_.SetInsertPoint(failed);
+  llvm::LoadInst* record = b_.CreateAlignedLoad(ptr, closure, llvm::Align(8));
+  record->setAtomic(llvm::AtomicOrdering::Acquire);
+  b_.CreateCondBr(b_.CreateIsNotNull(record), report, leave);
+  b_.SetInsertPoint(report);
+  auto* error_type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false);
+  Value* kind = LoadField(record, 0, ptr);
+  Value* message = LoadField(record, 8, ptr);
+  b_.CreateCall(error_type, LoadField(f_->context, 32, ptr), {f_->context, kind, message});
+  b_.CreateBr(leave);
+  b_.SetInsertPoint(leave);
+  FreeWorkspaces(0);
+  b_.CreateRet(rc);
+  b_.SetInsertPoint(good);
+}
+
+llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& capture) {
+  llvm::LLVMContext& context = module_->getContext();
+  llvm::Type* ptr = b_.getPtrTy();
+  llvm::Type* i64 = b_.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {ptr, ptr, i64, i64}, false);
+  auto* task = llvm::Function::Create(type, llvm::Function::InternalLinkage,
+                                      "relaxvm.task" + std::to_string(num_tasks_++), module_);
+  task->copyAttributesFrom(f_->function);
+  task->addFnAttr(llvm::Attribute::NoInline);
+
+  Frame frame;
+  frame.function = task;
+  frame.allocas = llvm::BasicBlock::Create(context, "entry", task);
+  auto* body = llvm::BasicBlock::Create(context, "body", task);
+  frame.context = task->getArg(0);
+  frame.error_slot = task->getArg(1);
+  Frame* outer = f_;
+  llvm::BasicBlock* resume = b_.GetInsertBlock();
+  f_ = &frame;
+  b_.SetInsertPoint(body);
+  auto field = [&](unsigned i) {
+    return b_.CreateLoad(capture.types[i], b_.CreateStructGEP(capture.closure, task->getArg(1), i));
+  };
+  unsigned at = 1;
+  for (const ir::Var& v : capture.free.scalars) frame.vars[v.get()] = field(at++);
+  for (size_t i = 0; i < capture.slots.size(); ++i) {
+    // The pointer already stands at element 0: an offset in the type is not added again.
+    DefineBuffer(capture.free.buffers[i], field(at++), capture.slots[i].role, /*offset_done=*/true);
+  }
+  ++depth_of_parallel_;
+  Value* begin = task->getArg(2);
+  Value* min = b_.CreateAdd(EvalIndex(s->min), begin, "", false, /*HasNSW=*/true);
+  Value* extent = b_.CreateSub(task->getArg(3), begin);
+  if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
+  EmitSerialLoop(s->loop_var, min, extent, s->body, /*poll=*/true);
+  --depth_of_parallel_;
+  b_.CreateRet(b_.getInt32(0));
+  llvm::IRBuilder<>(frame.allocas).CreateBr(body);
+  f_ = outer;
+  b_.SetInsertPoint(resume);
+  return task;
+}
+
+}  // namespace relaxvm::codegen

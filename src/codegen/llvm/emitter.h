@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tensor program as LLVM functions: the direct entry, its parallel tasks, and the packed entry.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "codegen/llvm/ops.h"
+#include "codegen/tir/signature.h"
+#include "tir/functor.h"
+
+namespace relaxvm::codegen {
+
+namespace ffi = tvm::ffi;
+
+// Symbols between the objects of one kernel set; hidden, so they never leave the library.
+inline constexpr const char* kDirectPrefix = "__relaxvm_direct_";
+inline constexpr const char* kRaiseSymbol = "__relaxvm_raise";  // void(ctx, kind, message)
+inline constexpr const char* kCallSeriallySymbol =
+    "__relaxvm_call_serially";  // int(direct, tensors, scalars)
+
+// A buffer while its code is emitted.
+struct BufferSlot {
+  llvm::Value* data = nullptr;  // element 0
+  DLDataType dtype;
+  std::vector<llvm::Value*> strides;  // in elements, int64
+  llvm::MDNode* scope = nullptr;      // alias scope
+  enum class Role : uint8_t { kInput, kOutput, kTemporary } role = Role::kTemporary;
+};
+
+// A function that is being written.
+struct Frame {
+  llvm::Function* function = nullptr;
+  llvm::BasicBlock* allocas = nullptr;  // runs before everything else
+  llvm::Value* context = nullptr;
+  llvm::Value* error_slot = nullptr;  // tasks: where the record of an error goes
+  std::unordered_map<const ffi::Object*, llvm::Value*> vars;
+  std::unordered_map<const ffi::Object*, BufferSlot> buffers;
+  std::unordered_map<const ffi::Object*, llvm::Value*>
+      memo;                              // values of this statement's expressions
+  std::vector<llvm::Value*> workspaces;  // to free on the way out
+  llvm::MDNode* alias_domain = nullptr;
+  llvm::Value* mask = nullptr;  // lanes that a conditional expression computes
+};
+
+class ProgramEmitter : private tir::StmtVisitor {
+ public:
+  ProgramEmitter(llvm::Module* module, const TargetTraits& traits)
+      : module_(module), b_(module->getContext()), ops_(b_, traits) {}
+
+  // Defines the entries of `func`, whose body is lowered (no blocks, no vectorised loops), under
+  // names[0], and aliases for the other names.
+  void Emit(const tir::PrimFunc& func, const Signature& sig, const std::vector<std::string>& names);
+
+ private:
+  // ---- emit_entry.cc
+  llvm::Function* EmitDirect(const tir::PrimFunc& func, const Signature& sig,
+                             const std::string& name);
+  void CheckTensor(const Signature& sig, int index, llvm::Value* tensor, llvm::Value** shape_out);
+  void CheckSizes(const Signature& sig, const std::vector<llvm::Value*>& shapes);
+  void CheckStrides(const Signature& sig, int index, llvm::Value* tensor, llvm::Value* shape);
+  void BindScalars(const Signature& sig, llvm::Value* scalars);
+  void DefineParameters(const Signature& sig, const std::vector<llvm::Value*>& tensors);
+  void Require(llvm::Value* condition, const char* kind, const std::string& message);
+  llvm::Value* LoadField(llvm::Value* base, int64_t offset, llvm::Type* type);
+  // ---- emit_packed.cc
+  void EmitPacked(const Signature& sig, llvm::Function* direct, const std::string& name);
+
+  // ---- emit_stmt.cc
+  void VisitBufferStore(const tir::BufferStoreObj* s) override;
+  void VisitBind(const tir::BindObj* s) override;
+  void VisitAllocBuffer(const tir::AllocBufferObj* s) override;
+  void VisitAssert(const tir::AssertStmtObj* s) override;
+  void VisitSeqStmt(const tir::SeqStmtObj* s) override;
+  void VisitEvaluate(const tir::EvaluateObj* s) override;
+  void VisitIfThenElse(const tir::IfThenElseObj* s) override;
+  void VisitFor(const tir::ForObj* s) override;
+  void VisitWhile(const tir::WhileObj* s) override;
+  void VisitSBlock(const tir::SBlockObj* s) override;
+  void VisitSBlockRealize(const tir::SBlockRealizeObj* s) override;
+  void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
+                      const tir::Stmt& body, bool poll);
+  void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);
+  void PollInterrupt();
+  void Fail(const char* kind, const std::string& message);  // leaves the function with an error
+  void FreeWorkspaces(size_t down_to);
+  llvm::Constant* Text(const std::string& text);
+  // ---- emit_parallel.cc
+  void EmitParallelLoop(const tir::ForObj* s);
+  llvm::Function* EmitTask(const tir::ForObj* s, const struct Capture& capture);
+
+  // ---- emit_expr.cc
+  llvm::Value* Eval(const ir::Expr& e);
+  llvm::Value* EvalIndex(const ir::Expr& e);  // as int64, or a vector of it
+  void VisitVar(const ir::VarObj* e) override;
+  void VisitIntImm(const ir::IntImmObj* e) override;
+  void VisitFloatImm(const ir::FloatImmObj* e) override;
+  void VisitBinary(const ir::BinaryObj* e) override;
+  void VisitCast(const ir::CastObj* e) override;
+  void VisitSelect(const ir::SelectObj* e) override;
+  void VisitLet(const ir::LetObj* e) override;
+  void VisitRamp(const ir::RampObj* e) override;
+  void VisitBroadcast(const ir::BroadcastObj* e) override;
+  void VisitShuffle(const ir::ShuffleObj* e) override;
+  void VisitIntrin(const ir::IntrinObj* e) override;
+  void VisitBufferLoad(const tir::BufferLoadObj* e) override;
+  void VisitOther(const ir::ExprObj* e) override;
+  llvm::Value* EmitBranch(const ir::IntrinObj* e, llvm::Value* condition);
+  llvm::Value* EmitMaskedChoice(const ir::IntrinObj* e, llvm::Value* condition);
+  llvm::Value* RampBelow(
+      const ir::BinaryObj* e);  // ramp < n, without wide vectors; null for other forms
+  bool IsNonNegative(const ir::Expr& e) const;
+
+  // ---- emit_memory.cc
+  struct Address {
+    llvm::Value* offset;        // of lane 0, or what all lanes share, in elements
+    llvm::Value* lane_stride;   // null: 0
+    llvm::Value* lane_offsets;  // null, or a vector on top
+    int lanes;
+  };
+  void DefineBuffer(const tir::Buffer& buffer, llvm::Value* data, BufferSlot::Role role,
+                    bool offset_done = false);
+  Address AddressOf(const BufferSlot& slot, const ffi::Array<ir::Expr>& indices);
+  void AddIndex(const ir::Expr& index, llvm::Value* stride, Address* address);
+  llvm::Value* EmitLoad(const BufferSlot& slot, const Address& address, llvm::Value* mask);
+  void EmitStore(const BufferSlot& slot, const Address& address, llvm::Value* value,
+                 llvm::Value* mask);
+  llvm::Value* LanePointers(const BufferSlot& slot, const Address& address);
+  llvm::Value* ElementPointer(const BufferSlot& slot, llvm::Value* offset);
+  llvm::Value* MaskOf(const ir::Expr& predicate, int lanes);
+  template <typename Inst>
+  Inst* WithAlias(const BufferSlot& slot, Inst* inst);
+  void When(llvm::Value* condition, llvm::function_ref<void()> body);
+  llvm::AllocaInst* Alloca(llvm::Type* type, uint64_t count, uint64_t alignment);
+
+  llvm::Module* module_;
+  llvm::IRBuilder<> b_;
+  ValueOps ops_;
+  Frame* f_ = nullptr;
+  llvm::Value* result_ = nullptr;
+  std::string name_;
+  bool no_alias_ = false;
+  int num_tasks_ = 0;
+  int depth_of_parallel_ = 0;
+  std::unordered_set<const ffi::Object*> nonnegative_;  // variables
+  std::unordered_map<std::string, llvm::Constant*> texts_;
+};
+
+}  // namespace relaxvm::codegen

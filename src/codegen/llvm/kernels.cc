@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a module of tensor programs to objects: equal programs once, several at a time.
+#include "codegen/llvm/kernels.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include <llvm/Support/raw_ostream.h>
+
+#include "codegen/llvm/compiler.h"
+#include "codegen/llvm/emitter.h"
+#include "codegen/llvm/table.h"
+#include "codegen/tir/lower_blocks.h"
+#include "codegen/tir/program_key.h"
+#include "codegen/tir/vectorize.h"
+#include "support/error.h"
+
+namespace relaxvm::codegen {
+namespace {
+
+struct Program {
+  tir::PrimFunc func = tir::PrimFunc(ffi::UnsafeInit{});
+  std::vector<std::string> names;
+};
+
+std::string SymbolOf(const ir::GlobalVar& var, const tir::PrimFunc& func) {
+  return ir::GetAttr<ffi::String>(func->attrs, ir::attr::kGlobalSymbol, var->name_hint);
+}
+
+std::vector<Program> DistinctPrograms(const ir::IRModule& mod) {
+  std::vector<Program> programs;
+  std::unordered_map<std::string, size_t> by_key;
+  for (const auto& [var, func] : mod->functions) {
+    auto program = func.as<tir::PrimFunc>();
+    if (!program.has_value()) continue;
+    auto [it, fresh] = by_key.emplace(ProgramKey(program.value()), programs.size());
+    if (fresh) programs.push_back({program.value(), {}});
+    programs[it->second].names.push_back(SymbolOf(var, program.value()));
+  }
+  return programs;
+}
+
+Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program) {
+  Signature sig = SignatureOf(program.func, program.names[0]);
+  auto lowered = ffi::make_object<tir::PrimFuncObj>(*program.func.get());
+  lowered->body = VectorizeLoops(LowerBlocks(program.func->body));
+  Compiler::Unit unit = compiler.NewUnit(program.names[0]);
+  ProgramEmitter emitter(unit.module.get(), compiler.traits());
+  emitter.Emit(ffi::detail::ObjectUnsafe::ObjectRefFromObjectPtr<tir::PrimFunc>(lowered), sig,
+               program.names);
+  compiler.Prepare(unit.module.get());
+  bool scheduled = ir::GetAttr<bool>(program.func->attrs, tir::attr::kScheduled, false);
+  compiler.Optimize(unit.module.get(), scheduled ? Effort::kScheduled : Effort::kFull);
+  return unit;
+}
+
+// Runs `work(compiler, i)` for each i on several threads; rethrows the first error.
+class Jobs {
+ public:
+  Jobs(const KernelOptions& options, size_t count) : options_(options), count_(count) {}
+
+  void Run(const std::function<void(const Compiler&, size_t)>& work) {
+    size_t num_threads = options_.num_threads > 0 ? static_cast<size_t>(options_.num_threads)
+                                                  : std::thread::hardware_concurrency();
+    num_threads = std::max<size_t>(1, std::min(num_threads, count_));
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&] { Loop(work); });
+    Loop(work);
+    for (std::thread& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void Loop(const std::function<void(const Compiler&, size_t)>& work) {
+    try {
+      Compiler compiler(options_.target);
+      for (size_t i = next_++; i < count_ && !failed_; i = next_++) {
+        work(compiler, i);
+        std::lock_guard<std::mutex> lock(mutex_);
+        ++done_;
+        if (options_.progress) options_.progress(done_, static_cast<int>(count_));
+      }
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      failed_ = true;
+    }
+  }
+
+  const KernelOptions& options_;
+  size_t count_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  int done_ = 0;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options) {
+  std::vector<Program> programs = DistinctPrograms(mod);
+  KernelSet set;
+  set.target = options.target;
+  set.objects.resize(programs.size());
+  Jobs(options, programs.size()).Run([&](const Compiler& compiler, size_t i) {
+    Compiler::Unit unit = CompileToIr(compiler, programs[i]);
+    set.objects[i].names = programs[i].names;
+    set.objects[i].bytes = compiler.EmitObject(unit.module.get());
+    CheckSelfContained(set.objects[i].bytes, programs[i].names[0]);
+  });
+  std::vector<TableRow> rows;
+  for (const Program& program : programs) {
+    std::string params = SignatureOf(program.func, program.names[0]).params;
+    for (const std::string& name : program.names) rows.push_back({name, params});
+  }
+  set.objects.push_back({{}, EmitTable(Compiler(options.target), rows)});
+  return set;
+}
+
+std::string InspectKernel(const ir::IRModule& mod, const std::string& name,
+                          const KernelOptions& options, bool assembly) {
+  for (const auto& [var, func] : mod->functions) {
+    auto program = func.as<tir::PrimFunc>();
+    if (!program.has_value() || SymbolOf(var, program.value()) != name) continue;
+    Compiler compiler(options.target);
+    Compiler::Unit unit = CompileToIr(compiler, {program.value(), {name}});
+    if (assembly) return compiler.EmitAssembly(unit.module.get());
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    unit.module->print(out, nullptr);
+    return text;
+  }
+  Fail(ErrorKind::kKeyError, "the module has no tensor program called ", name);
+}
+
+}  // namespace relaxvm::codegen

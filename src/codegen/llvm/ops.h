@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic on LLVM values as the loop language defines it: per element type, on scalars and
+// vectors alike. In registers bool is i1, and float16 and bfloat16 are float (rounded after each
+// operation); in memory they are i8 and i16.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "ir/prim.h"
+
+namespace relaxvm::codegen {
+
+// What code may use; from the features of the target.
+struct TargetTraits {
+  bool fma = false;
+  bool f16c = false;      // conversions of float16 in hardware
+  bool rounding = false;  // floor, ceil, trunc, round in hardware
+  int vector_bits = 128;
+};
+
+class ValueOps {
+ public:
+  ValueOps(llvm::IRBuilder<>& builder, const TargetTraits& traits) : b_(builder), traits_(traits) {}
+
+  llvm::Type* RegisterType(DLDataType t) const;
+  llvm::Type* StorageType(DLDataType t) const;
+  llvm::Value* ToStorage(llvm::Value* v, DLDataType t);
+  llvm::Value* FromStorage(llvm::Value* v, DLDataType t);
+
+  llvm::Constant* IntConstant(DLDataType t, int64_t value) const;
+  llvm::Value* FloatConstant(DLDataType t, double value);
+  llvm::Value* Splat(llvm::Value* scalar, int lanes);
+
+  // `t` is the dtype of the operands.  `nonnegative`: signed operands are known to be at least 0.
+  llvm::Value* Binary(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t,
+                      bool nonnegative = false);
+  llvm::Value* Cast(llvm::Value* v, DLDataType from, DLDataType to);
+  // Every intrinsic but kIfThenElse; `t` is the dtype of the first argument.
+  llvm::Value* Intrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t,
+                      DLDataType result);
+
+  const TargetTraits& traits() const { return traits_; }
+  llvm::IRBuilder<>& builder() { return b_; }
+
+ private:
+  llvm::Value* IntDivide(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t,
+                         bool nonnegative);
+  llvm::Value* IntDivideByConstant(ir::BinaryOp op, llvm::Value* a, llvm::Constant* divisor,
+                                   bool is_signed, bool nonnegative);
+  llvm::Value* Shift(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
+  llvm::Value* MinMax(bool is_max, llvm::Value* a, llvm::Value* b, DLDataType t);
+  llvm::Value* Compare(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
+  llvm::Value* FloatBinary(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
+  llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
+  llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
+  llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
+  llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
+  llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a 16-bit float
+  llvm::Value* NarrowToFloat(llvm::Value* v, DLDataType to);  // double -> float on the way to `to`
+  llvm::Value* HalfToFloat(llvm::Value* bits);
+  llvm::Value* FloatToHalf(llvm::Value* v);
+  llvm::Value* BFloatToFloat(llvm::Value* bits);
+  llvm::Value* FloatToBFloat(llvm::Value* v);
+  // The function that computes fmod of two doubles exactly; made on first use.
+  llvm::Function* FmodFunction();
+
+  llvm::IRBuilder<>& b_;
+  const TargetTraits& traits_;
+};
+
+// A type of `t`'s shape (lanes) with `element`.
+llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element);
+
+}  // namespace relaxvm::codegen

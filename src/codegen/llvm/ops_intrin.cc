@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named functions of the loop language that are not transcendental, and reductions over lanes.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include "codegen/llvm/math.h"
+#include "codegen/llvm/ops.h"
+#include "support/error.h"
+
+namespace relaxvm::codegen {
+
+using ir::Intrin;
+using llvm::Constant;
+using llvm::Value;
+namespace Intrinsics = llvm::Intrinsic;
+
+Value* ValueOps::Intrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataType t,
+                        DLDataType result) {
+  Value* a = args[0];
+  switch (intrin) {
+    case Intrin::kNot: return b_.CreateNot(a);
+    case Intrin::kLikely: return a;
+    case Intrin::kReinterpret:
+      RELAXVM_CHECK(t.bits == result.bits && t.lanes == result.lanes)
+          << "reinterpret of " << DTypeName(t) << " as " << DTypeName(result);
+      return FromStorage(b_.CreateBitCast(ToStorage(a, t), StorageType(result)), result);
+    case Intrin::kReduceAdd:
+    case Intrin::kReduceMul:
+    case Intrin::kReduceMin:
+    case Intrin::kReduceMax: return ReduceLanes(intrin, a, t);
+    default: break;  // by class of dtype
+  }
+  if (!IsFloat(t)) return IntIntrin(intrin, args, t);
+  return IsBool(result) ? FloatIntrin(intrin, args) : RoundTo(FloatIntrin(intrin, args), t);
+}
+
+Value* ValueOps::IntIntrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataType t) {
+  Value* a = args[0];
+  llvm::Type* type = a->getType();
+  Value* zero = Constant::getNullValue(type);
+  bool is_signed = IsInt(t);
+  switch (intrin) {
+    case Intrin::kNeg: return b_.CreateNeg(a);
+    case Intrin::kBitNot: return b_.CreateNot(a);
+    case Intrin::kAbs:
+      return is_signed ? b_.CreateIntrinsic(Intrinsics::abs, {type}, {a, b_.getFalse()}) : a;
+    case Intrin::kSign: {
+      Value* positive = b_.CreateZExt(b_.CreateICmpNE(a, zero), type);
+      if (!is_signed) return positive;
+      return b_.CreateSelect(b_.CreateICmpSLT(a, zero), Constant::getAllOnesValue(type), positive);
+    }
+    case Intrin::kCeil:
+    case Intrin::kFloor:
+    case Intrin::kTrunc:
+    case Intrin::kRound: return a;
+    case Intrin::kIsNan:
+    case Intrin::kIsInf: return Constant::getNullValue(LikeShape(type, b_.getInt1Ty()));
+    case Intrin::kIsFinite: return Constant::getAllOnesValue(LikeShape(type, b_.getInt1Ty()));
+    case Intrin::kPopcount: return b_.CreateUnaryIntrinsic(Intrinsics::ctpop, a);
+    case Intrin::kClz: return b_.CreateIntrinsic(Intrinsics::ctlz, {type}, {a, b_.getFalse()});
+    case Intrin::kFma: return b_.CreateAdd(b_.CreateMul(a, args[1]), args[2]);
+    default: break;
+  }
+  Fail(ErrorKind::kTypeError, ir::IntrinName(intrin), " of ", DTypeName(t),
+       "; cast it to a float first");
+}
+
+Value* ValueOps::FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args) {
+  Value* a = args[0];
+  llvm::Type* type = a->getType();
+  Value* zero = Constant::getNullValue(type);
+  Value* one = llvm::ConstantFP::get(type, 1.0);
+  Value* infinity = llvm::ConstantFP::getInfinity(type);
+  auto magnitude = [&] { return b_.CreateUnaryIntrinsic(Intrinsics::fabs, a); };
+  switch (intrin) {
+    case Intrin::kNeg: return b_.CreateFNeg(a);
+    case Intrin::kAbs: return magnitude();
+    case Intrin::kSign: {
+      Value* ordered = b_.CreateFCmpONE(a, zero);  // keeps zeros and NaNs
+      Value* unit = b_.CreateBinaryIntrinsic(Intrinsics::copysign, one, a);
+      return b_.CreateSelect(ordered, unit, a);
+    }
+    case Intrin::kCeil: return RoundToInteger(Rounding::kCeil, a, b_, traits_);
+    case Intrin::kFloor: return RoundToInteger(Rounding::kFloor, a, b_, traits_);
+    case Intrin::kTrunc: return RoundToInteger(Rounding::kTrunc, a, b_, traits_);
+    case Intrin::kRound: return RoundToInteger(Rounding::kEven, a, b_, traits_);
+    case Intrin::kSqrt: return b_.CreateUnaryIntrinsic(Intrinsics::sqrt, a);
+    case Intrin::kRsqrt: return b_.CreateFDiv(one, b_.CreateUnaryIntrinsic(Intrinsics::sqrt, a));
+    case Intrin::kCopySign: return b_.CreateBinaryIntrinsic(Intrinsics::copysign, a, args[1]);
+    case Intrin::kFma: return MulAdd(a, args[1], args[2], b_, traits_);
+    case Intrin::kIsNan: return b_.CreateFCmpUNO(a, a);
+    case Intrin::kIsInf: return b_.CreateFCmpOEQ(magnitude(), infinity);
+    case Intrin::kIsFinite: return b_.CreateFCmpOLT(magnitude(), infinity);
+    default: return EmitMath(intrin, args, b_, traits_);
+  }
+}
+
+// Halves are combined until one lane is left; an odd lane waits for the next round.
+Value* ValueOps::ReduceLanes(ir::Intrin intrin, Value* v, DLDataType t) {
+  ir::BinaryOp op = ir::BinaryOp::kAdd;
+  if (intrin == Intrin::kReduceMul) op = ir::BinaryOp::kMul;
+  if (intrin == Intrin::kReduceMin) op = ir::BinaryOp::kMin;
+  if (intrin == Intrin::kReduceMax) op = ir::BinaryOp::kMax;
+  int lanes = t.lanes;
+  while (lanes > 1) {
+    int half = lanes / 2;
+    auto slice = [&](int first, int count) -> Value* {
+      llvm::SmallVector<int, 64> picks;
+      for (int i = 0; i < count; ++i) picks.push_back(first + i);
+      return b_.CreateShuffleVector(v, picks);
+    };
+    Value* sum = Binary(op, slice(0, half), slice(half, half), WithLanes(t, half));
+    if (half == 1) sum = b_.CreateExtractElement(sum, uint64_t{0});
+    if (lanes % 2) {
+      Value* last = b_.CreateExtractElement(v, static_cast<uint64_t>(lanes - 1));
+      Value* first = half == 1 ? sum : b_.CreateExtractElement(sum, uint64_t{0});
+      Value* both = Binary(op, first, last, ElementOf(t));
+      sum = half == 1 ? both : b_.CreateInsertElement(sum, both, uint64_t{0});
+    }
+    v = sum;
+    lanes = half;
+  }
+  if (v->getType()->isVectorTy()) v = b_.CreateExtractElement(v, uint64_t{0});
+  return v;
+}
+
+// fmod by long division on the significands: exact for every pair, at most 2,098 steps.
+llvm::Function* ValueOps::FmodFunction() {
+  llvm::Module* module = b_.GetInsertBlock()->getModule();
+  constexpr const char* kName = "relaxvm.fmod";
+  if (llvm::Function* known = module->getFunction(kName)) return known;
+  llvm::LLVMContext& context = module->getContext();
+  llvm::Type* f64 = llvm::Type::getDoubleTy(context);
+  llvm::Type* i64 = llvm::Type::getInt64Ty(context);
+  auto* fn = llvm::Function::Create(llvm::FunctionType::get(f64, {f64, f64}, false),
+                                    llvm::Function::InternalLinkage, kName, module);
+  fn->copyAttributesFrom(b_.GetInsertBlock()->getParent());
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(context, name, fn); };
+  auto *entry = block("entry"), *special = block("special"), *regular = block("regular"),
+       *small = block("small"), *divide = block("divide"), *loop = block("loop"),
+       *finish = block("finish");
+  llvm::IRBuilder<> b(entry);
+  auto number = [&](uint64_t x) { return llvm::ConstantInt::get(i64, x); };
+  Value *x = fn->getArg(0), *y = fn->getArg(1);
+  Value* sign = b.CreateAnd(b.CreateBitCast(x, i64), number(uint64_t{1} << 63));
+  Value* ax = b.CreateUnaryIntrinsic(Intrinsics::fabs, x);
+  Value* ay = b.CreateUnaryIntrinsic(Intrinsics::fabs, y);
+  Value* infinity = llvm::ConstantFP::getInfinity(f64);
+  Value* bad =
+      b.CreateOr(b.CreateFCmpUEQ(ax, infinity), b.CreateFCmpUEQ(ay, Constant::getNullValue(f64)));
+  bad = b.CreateOr(bad, b.CreateOr(b.CreateFCmpUNO(x, x), b.CreateFCmpUNO(y, y)));
+  b.CreateCondBr(bad, special, regular);
+  b.SetInsertPoint(special);
+  Value* sum = b.CreateFAdd(x, y);  // a NaN if either is
+  b.CreateRet(b.CreateSelect(b.CreateFCmpUNO(sum, sum), sum, llvm::ConstantFP::getNaN(f64)));
+  b.SetInsertPoint(regular);
+  b.CreateCondBr(b.CreateFCmpOLT(ax, ay), small, divide);
+  b.SetInsertPoint(small);
+  b.CreateRet(x);
+
+  // significand in [2^52, 2^53) and exponent of each; denormals are shifted up
+  b.SetInsertPoint(divide);
+  auto split = [&](Value* v, Value** exponent) {
+    Value* bits = b.CreateBitCast(v, i64);
+    Value* raw = b.CreateLShr(bits, number(52));
+    Value* normal = b.CreateICmpNE(raw, number(0));
+    Value* digits = b.CreateAnd(bits, number((uint64_t{1} << 52) - 1));
+    digits = b.CreateOr(digits, b.CreateSelect(normal, number(uint64_t{1} << 52), number(0)));
+    Value* zeros = b.CreateIntrinsic(Intrinsics::ctlz, {i64}, {digits, b.getTrue()});
+    Value* up = b.CreateSub(zeros, number(11));
+    *exponent = b.CreateSub(b.CreateSelect(normal, raw, number(1)), up);
+    return b.CreateShl(digits, up);
+  };
+  Value *ex = nullptr, *ey = nullptr;
+  Value* mx = split(ax, &ex);
+  Value* my = split(ay, &ey);
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode* rest = b.CreatePHI(i64, 2);
+  llvm::PHINode* exponent = b.CreatePHI(i64, 2);
+  Value* reduced = b.CreateSelect(b.CreateICmpUGE(rest, my), b.CreateSub(rest, my), rest);
+  Value* done = b.CreateICmpEQ(exponent, ey);
+  Value* shifted = b.CreateShl(reduced, number(1));
+  Value* next = b.CreateSub(exponent, number(1));
+  rest->addIncoming(mx, divide);
+  rest->addIncoming(shifted, loop);
+  exponent->addIncoming(ex, divide);
+  exponent->addIncoming(next, loop);
+  b.CreateCondBr(done, finish, loop);
+
+  // `reduced` * 2^(ey - 1075), exactly representable: built from the integer and two powers of two.
+  b.SetInsertPoint(finish);
+  Value* significand = b.CreateUIToFP(reduced, f64);
+  Value* half = b.CreateAShr(ey, number(1));
+  Value* other = b.CreateSub(ey, half);
+  auto power = [&](Value* e, uint64_t bias) {  // 2^(e + bias - 1023)
+    return b.CreateBitCast(b.CreateShl(b.CreateAdd(e, number(bias)), number(52)), f64);
+  };
+  // 2^(half - 537) * 2^(other - 538), each normal.
+  Value* result =
+      b.CreateFMul(b.CreateFMul(significand, power(other, 1023 - 538)), power(half, 1023 - 537));
+  Value* bits = b.CreateOr(b.CreateBitCast(result, i64), sign);
+  b.CreateRet(b.CreateBitCast(bits, f64));
+  return fn;
+}
+
+}  // namespace relaxvm::codegen
