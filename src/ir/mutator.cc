@@ -192,9 +192,9 @@ Expr Mutator::MutateBinary(const Binary& b) {
 }
 Expr Mutator::MutateCast(const CastExpr& c) {
   Expr value = Mutate(c->value);
-  return value.same_as(c->value)
-             ? Expr(c)
-             : ir::Cast(WithLanes(c.dtype(), value.dtype().lanes), std::move(value));
+  if (value.same_as(c->value)) return c;
+  const DLDataType dtype = WithLanes(c.dtype(), value.dtype().lanes);
+  return ir::Cast(dtype, std::move(value));
 }
 Expr Mutator::MutateSelect(const SelectExpr& s) {
   Expr c = Mutate(s->condition), t = Mutate(s->true_value), f = Mutate(s->false_value);

@@ -40,11 +40,8 @@ LoadedKernels LoadInMemory(const KernelSet& kernels) {
     return orc::MapperJITLinkMemoryManager::CreateWithMapper<orc::InProcessMemoryMapper>(
         kReservedBytes);
   };
-  std::shared_ptr<orc::LLJIT> jit = Must(orc::LLJITBuilder()
-                                             .setLinkProcessSymbolsByDefault(false)
-                                             .setMemoryManagerCreator(memory)
-                                             .create(),
-                                         "start");
+  std::shared_ptr<orc::LLJIT> jit =
+      Must(orc::LLJITBuilder().setMemoryManagerCreator(memory).create(), "start");
   orc::JITDylib& dylib = jit->getMainJITDylib();
   orc::SymbolMap host;
   host[jit->mangleAndIntern("TVMFFIErrorSetRaisedFromCStr")] = {
