@@ -34,9 +34,17 @@ void ExecBuilder::BeginFunction(const std::string& name, int64_t num_inputs,
   }
   if (kind == FuncKind::kPackedFunc)
     Fail(ErrorKind::kValueError, "packed function ", name, " has no body to write");
-  DeclareFunction(name, kind);
-  int64_t index = data_.func_index[name];
+  // A call that came before the body declared it as packed.
+  auto known = data_.func_index.find(name);
+  if (known == data_.func_index.end()) {
+    DeclareFunction(name, kind);
+    known = data_.func_index.find(name);
+  }
+  int64_t index = known->second;
   FuncInfo& info = data_.func_table[index];
+  if (info.kind == FuncKind::kPackedFunc) info.kind = kind;
+  if (info.kind != kind)
+    Fail(ErrorKind::kValueError, "function ", name, " is declared with two kinds");
   if (info.num_args != -2) Fail(ErrorKind::kValueError, "function ", name, " is already defined");
   info.num_args = num_inputs;
   info.register_file_size = register_file_size;

@@ -16,15 +16,14 @@ namespace {
 template <builtins::Implementation* implementation>
 int Guarded(CallContext* context, const Slot* args, int32_t num_args, Slot* out) {
   try {
-    ffi::Any result;
-    implementation({context, args, num_args}, &result);
-    Store(out, Release(std::move(result)));
+    implementation({context, args, num_args}, reinterpret_cast<ffi::Any*>(out));
     return 0;
   } catch (const ffi::Error& error) {
     ffi::detail::SetSafeCallRaised(error);
   } catch (const std::exception& error) {
     Raise("RuntimeError", error.what());
   }
+  *reinterpret_cast<ffi::Any*>(out) = nullptr;
   return -1;
 }
 
