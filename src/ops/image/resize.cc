@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// image.resize2d and image.resize3d: nearest element, linear and cubic interpolation, with the
+// coordinate transformations and roundings that ONNX defines.
+#include <cmath>
+
+#include "ops/nn/spatial.h"
+
+namespace relaxvm::ops {
+namespace {
+
+using ir::CallIntrin;
+
+struct Resize {
+  std::vector<double> roi;
+  std::string layout;
+  std::string method = "linear";
+  std::string coordinate_transformation_mode = "half_pixel";
+  std::string rounding_method = "round";
+  double cubic_alpha = -0.75;
+  int64_t cubic_exclude = 0;
+  double extrapolation_value = 0.0;
+  std::optional<DLDataType> out_dtype;
+};
+
+void CheckOneOf(const TypeCtx& ctx, const char* attr, const std::string& value,
+                std::initializer_list<const char*> allowed) {
+  std::string names;
+  for (const char* name : allowed) {
+    if (value == name) return;
+    names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
+  }
+  ctx.Error(ErrorKind::kValueError, attr, " must be one of ", names, ", got '", value, "'");
+}
+
+bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
+
+template <size_t kNumSpatial>
+Type InferResize(TypeCtx& ctx, const Resize& a) {
+  std::string spatial = SpatialLetters(kNumSpatial);
+  TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
+  ctx.CheckRank(0, kNumSpatial + 2);
+  ctx.CheckRank(1, kNumSpatial);
+  Layout layout(ctx, a.layout, "NC" + spatial, "layout");
+  CheckOneOf(ctx, "method", a.method, {"nearest_neighbor", "linear", "cubic"});
+  CheckOneOf(ctx, "coordinate_transformation_mode", a.coordinate_transformation_mode,
+             {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
+              "tf_half_pixel_for_nn", "tf_crop_and_resize"});
+  CheckOneOf(ctx, "rounding_method", a.rounding_method,
+             {"round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil", ""});
+  bool crop = a.coordinate_transformation_mode == "tf_crop_and_resize";
+  if (!a.roi.empty() || crop) {
+    if (a.roi.size() != 2 * kNumSpatial) {
+      ctx.Error(ErrorKind::kValueError, "roi needs ", 2 * kNumSpatial,
+                " values (begins, then ends), got ", a.roi.size());
+    }
+  }
+  if (a.method == "cubic" && kNumSpatial == 3) {
+    ctx.Error(ErrorKind::kNotImplementedError, "method 'cubic' works over two axes only");
+  }
+  DLDataType dtype = a.out_dtype.value_or(x->dtype);
+  auto dims = x->GetShape();
+  auto size = ctx.Shape(1);
+  if (!dims.has_value() || !size) return ctx.Result(std::nullopt, kNumSpatial + 2, dtype);
+  auto dim = [&](char letter) -> Expr {
+    if (letter == 'N' || letter == 'C') return (*dims)[layout.At(letter)];
+    return (*size)[spatial.find(letter)];
+  };
+  return ctx.Result(layout.Order(dim), dtype);
+}
+
+const DLDataType kReal = Float(32);
+Expr Real(double value) { return ir::ConstFloat(kReal, value); }
+Expr Real(const Expr& e) { return ir::Cast(kReal, e); }
+
+// One spatial axis of a resize.
+struct Axis {
+  Expr have, want;    // extents
+  double begin, end;  // region of interest, for tf_crop_and_resize
+};
+
+// Where element `i` of the result lies in data.  Products are formed before quotients, so that
+// positions on an element come out exactly.
+Expr Position(const std::string& mode, const Axis& axis, const Expr& i) {
+  Expr have = Real(axis.have), want = Real(axis.want), at = Real(i);
+  Expr half = Real(0.5);
+  Expr half_pixel = ir::Div((at + half) * have, want) - half;
+  if (mode == "half_pixel") return half_pixel;
+  if (mode == "pytorch_half_pixel") {
+    return ir::Select(ir::Greater(axis.want, Expr(1)), half_pixel, Real(0.0));
+  }
+  if (mode == "tf_half_pixel_for_nn") return ir::Div((at + half) * have, want);
+  if (mode == "asymmetric") return ir::Div(at * have, want);
+  Expr steps = ir::Max(want - Real(1.0), Real(1.0));
+  if (mode == "align_corners") return ir::Div(at * (have - Real(1.0)), steps);
+  // tf_crop_and_resize
+  Expr reach = have - Real(1.0);
+  Expr along = ir::Div(at * Real(axis.end - axis.begin) * reach, steps);
+  Expr several = Real(axis.begin) * reach + along;
+  return ir::Select(ir::Greater(axis.want, Expr(1)), several,
+                    Real(0.5 * (axis.begin + axis.end)) * reach);
+}
+
+Expr RoundPosition(const Resize& a, const Expr& at) {
+  std::string method = a.rounding_method;
+  if (method.empty()) {
+    method = a.coordinate_transformation_mode == "align_corners" ? "round" : "floor";
+  }
+  if (method == "round") return CallIntrin(Intrin::kRound, {at});
+  if (method == "floor") return CallIntrin(Intrin::kFloor, {at});
+  if (method == "ceil") return CallIntrin(Intrin::kCeil, {at});
+  if (method == "round_prefer_floor") return CallIntrin(Intrin::kCeil, {at - Real(0.5)});
+  return CallIntrin(Intrin::kFloor, {at + Real(0.5)});
+}
+
+Expr Clamp(const Expr& at, const Expr& extent) {
+  return ir::Max(ir::Min(at, extent - Expr(1)), Expr(0));
+}
+
+// What one axis contributes: elements of data and their weights.
+struct Tap {
+  Expr index, weight;  // weight null: 1
+};
+
+// Keys' cubic: weights of the four elements around a position `t` past the second.
+std::vector<Tap> CubicTaps(const Resize& a, const Axis& axis, const Expr& at) {
+  double k = a.cubic_alpha;
+  Expr base = CallIntrin(Intrin::kFloor, {at});
+  Expr t = at - base;
+  Expr first = ir::Cast(Int(64), base) - Expr(1);
+  auto near = [&](const Expr& d) {  // |d| <= 1
+    return ((Real(k + 2) * d - Real(k + 3)) * d) * d + Real(1.0);
+  };
+  auto far = [&](const Expr& d) {  // 1 < |d| < 2
+    return ((Real(k) * d - Real(5 * k)) * d + Real(8 * k)) * d - Real(4 * k);
+  };
+  std::vector<Expr> weights{far(t + Real(1.0)), near(t), near(Real(1.0) - t), far(Real(2.0) - t)};
+  std::vector<Tap> taps;
+  Expr total = Real(0.0);
+  for (int n = 0; n < 4; ++n) {
+    Expr index = first + Expr(n);
+    if (a.cubic_exclude != 0) {
+      Expr inside = ir::And(ir::GreaterEqual(index, Expr(0)), ir::Less(index, axis.have));
+      weights[n] = ir::Select(inside, weights[n], Real(0.0));
+      total = total + weights[n];
+    }
+    taps.push_back({Clamp(index, axis.have), weights[n]});
+  }
+  if (a.cubic_exclude != 0) {
+    for (Tap& tap : taps) tap.weight = ir::Div(tap.weight, total);
+  }
+  return taps;
+}
+
+std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
+  if (ir::StructuralEqual(axis.have, axis.want) &&
+      a.coordinate_transformation_mode != "tf_crop_and_resize" &&
+      a.coordinate_transformation_mode != "tf_half_pixel_for_nn") {
+    return {{i, Expr()}};
+  }
+  // Rounded down, the position needs no fractions at all.
+  bool floor = a.rounding_method == "floor" || a.rounding_method.empty();
+  if (a.method == "nearest_neighbor" && floor && a.coordinate_transformation_mode == "asymmetric") {
+    return {{Clamp(ir::FloorDiv(i * axis.have, axis.want), axis.have), Expr()}};
+  }
+  Expr at = Position(a.coordinate_transformation_mode, axis, i);
+  if (a.method == "nearest_neighbor") {
+    return {{Clamp(ir::Cast(Int(64), RoundPosition(a, at)), axis.have), Expr()}};
+  }
+  if (a.method == "cubic") return CubicTaps(a, axis, at);
+  // Outside of data its border goes on: the position is moved inside first.
+  Expr inside = ir::Max(ir::Min(at, Real(axis.have - Expr(1))), Real(0.0));
+  Expr base = CallIntrin(Intrin::kFloor, {inside});
+  Expr t = inside - base;
+  Expr index = ir::Cast(Int(64), base);
+  return {{index, Real(1.0) - t}, {ir::Min(index + Expr(1), axis.have - Expr(1)), t}};
+}
+
+template <size_t kNumSpatial>
+Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
+  std::string spatial = SpatialLetters(kNumSpatial);
+  Layout layout(a.layout);
+  const Tensor& x = in[0];
+  Dims out = in.OutShape();
+  DLDataType dtype = in.OutDtype();
+  std::vector<Axis> axes;
+  for (size_t s = 0; s < kNumSpatial; ++s) {
+    size_t d = layout.At(spatial[s]);
+    bool roi = !a.roi.empty();
+    axes.push_back({x->shape[d], out[d], roi ? a.roi[s] : 0, roi ? a.roi[kNumSpatial + s] : 1});
+  }
+  auto formula = [&](const Indices& i) -> Expr {
+    std::vector<std::vector<Tap>> taps;
+    for (size_t s = 0; s < kNumSpatial; ++s) {
+      taps.push_back(TapsOf(a, axes[s], i[layout.At(spatial[s])]));
+    }
+    // Interpolates along axis s, with `at` chosen along the axes before it.
+    std::function<Expr(size_t, const Indices&)> along = [&](size_t s, const Indices& at) -> Expr {
+      if (s == kNumSpatial) return x(at);
+      Expr sum;
+      for (const Tap& tap : taps[s]) {
+        Indices next = at;
+        next.Set(layout.At(spatial[s]), tap.index);
+        Expr value = along(s + 1, next);
+        if (tap.weight.defined()) value = Real(value) * tap.weight;
+        sum = sum.defined() ? sum + value : value;
+      }
+      return sum;
+    };
+    Expr value = along(0, i);
+    // Integers are rounded, as the interpolated values lie between them.
+    if (IsFloat(value.dtype()) && IsInteger(dtype)) value = CallIntrin(Intrin::kRound, {value});
+    value = ir::Cast(dtype, value);
+    if (a.coordinate_transformation_mode != "tf_crop_and_resize") return value;
+    Expr inside = ir::BoolImm(true);
+    for (size_t s = 0; s < kNumSpatial; ++s) {
+      Expr at = Position(a.coordinate_transformation_mode, axes[s], i[layout.At(spatial[s])]);
+      inside = ir::And(inside, ir::GreaterEqual(at, Real(0.0)));
+      inside = ir::And(inside, ir::LessEqual(at, Real(axes[s].have - Expr(1))));
+    }
+    return ir::Select(inside, value, Number(dtype, a.extrapolation_value));
+  };
+  return {tir::Compute(out, formula, "resize")};
+}
+
+template <size_t kNumSpatial>
+OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples) {
+  std::vector<AttrMember<Resize>> attrs = {
+      {"roi", &Resize::roi, "Part of data for 'tf_crop_and_resize': begins, then ends, in [0, 1]."},
+      {"layout", &Resize::layout, "Order of data's dimensions."},
+      {"method", &Resize::method, "'nearest_neighbor', 'linear' or 'cubic'."},
+      {"coordinate_transformation_mode", &Resize::coordinate_transformation_mode,
+       "How positions of the result map to data."},
+      {"rounding_method", &Resize::rounding_method, "Which element is the nearest."},
+      {"cubic_alpha", &Resize::cubic_alpha, "Keys' coefficient."},
+      {"cubic_exclude", &Resize::cubic_exclude, "Not 0: elements outside get weight 0."},
+      {"extrapolation_value", &Resize::extrapolation_value, "Outside, for 'tf_crop_and_resize'."},
+      {"out_dtype", &Resize::out_dtype, "Element type of the result; None: as data."}};
+  attrs[0].field.default_value =
+      AttrCodec<std::vector<double>>::Encode(std::vector<double>(2 * kNumSpatial));
+  attrs[1].field.default_value = ffi::String(layout);
+  return Define<Resize>({
+      .name = name,
+      .doc = "Images in another size.",
+      .args = {{"data", "The images."}, {"size", "Their new extents.", ArgKind::kShape}},
+      .attrs = attrs,
+      .reference = "out = resize(data, size, roi, layout, method, coordinate_transformation_mode, "
+                   "rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype)",
+      .samples = std::move(samples),
+      .type = InferResize<kNumSpatial>,
+      .compute = ComputeResize<kNumSpatial>,
+      .complete =
+          [layout = std::string(layout)](Resize& a) {
+            if (a.layout.empty()) a.layout = layout;
+            if (a.roi.empty()) a.roi.assign(2 * kNumSpatial, 0.0);
+          },
+  });
+}
+
+}  // namespace
+
+OpDef image_resize2d() {
+  return ResizeOp<2>(
+      "image.resize2d", "NCHW",
+      {{{"data: f32[1, 2, 5, 6]", "size=[10, 9]"}},
+       {{"data: f32[1, 5, 6, 2]", "size=[10, 18]", "layout='NHWC'", "method='nearest_neighbor'",
+         "coordinate_transformation_mode='asymmetric'", "rounding_method='floor'"}},
+       {{"data: f32[1, 2, 8, 8]", "size=[5, 3]", "method='nearest_neighbor'",
+         "rounding_method='round_prefer_floor'"}},
+       {{"data: f32[1, 2, 5, 6]", "size=[9, 11]",
+         "coordinate_transformation_mode='align_corners'"}},
+       {{"data: f32[1, 1, 6, 6]", "size=[9, 4]", "method='cubic'"}},
+       {{"data: f32[1, 1, 6, 6]", "size=[4, 9]", "method='cubic'", "cubic_exclude=1",
+         "cubic_alpha=-0.5", "coordinate_transformation_mode='pytorch_half_pixel'"}},
+       {{"data: f32[1, 1, 6, 7]", "size=[4, 5]", "roi=[0.1, 0.2, 0.8, 1.3]",
+         "coordinate_transformation_mode='tf_crop_and_resize'", "extrapolation_value=7.0"}}});
+}
+
+OpDef image_resize3d() {
+  return ResizeOp<3>(
+      "image.resize3d", "NCDHW",
+      {{{"data: f32[1, 2, 3, 4, 5]", "size=[6, 5, 4]"}},
+       {{"data: f32[1, 1, 3, 4, 2]", "size=[6, 8, 4]", "method='nearest_neighbor'",
+         "coordinate_transformation_mode='asymmetric'", "rounding_method='floor'"}}});
+}
+
+}  // namespace relaxvm::ops

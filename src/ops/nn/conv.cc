@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions over one, two or three spatial axes, in every layout, with groups and dilation.
+// Form: a pad stage where there is padding, and one reduction block over input channels and kernel.
+#include "ops/nn/spatial.h"
+
+namespace relaxvm::ops {
+namespace {
+
+struct Conv {
+  Ints strides = {1};
+  Ints padding = {0};
+  Ints dilation = {1};
+  int64_t groups = 1;
+  std::string data_layout;
+  std::string kernel_layout;
+  std::optional<std::string> out_layout;
+  std::optional<DLDataType> out_dtype;
+};
+
+bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
+
+// out[n, o, y..] = sum over i, k.. of  data[n, g * I + i, y * stride + k * dilation - pad..]
+//                                      * weight[o, i, k..],   g = o / (O / groups)
+template <size_t kNumSpatial>
+Type InferConv(TypeCtx& ctx, const Conv& a) {
+  std::string spatial = SpatialLetters(kNumSpatial);
+  TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
+  TensorType w = ctx.TensorOf(1, IsNumber, "a tensor of numbers");
+  ctx.CheckRank(0, kNumSpatial + 2);
+  ctx.CheckRank(1, kNumSpatial + 2);
+  if (!a.out_dtype) ctx.SameDtype(0, 1);
+  Layout data(ctx, a.data_layout, "NC" + spatial, "data_layout");
+  Layout kernel(ctx, a.kernel_layout, "OI" + spatial, "kernel_layout");
+  Layout out(ctx, a.out_layout.value_or(a.data_layout), "NC" + spatial, "out_layout");
+  CheckSpatial(ctx, "strides", a.strides, kNumSpatial, 1);
+  CheckSpatial(ctx, "padding", a.padding, 2 * kNumSpatial, 0);
+  CheckSpatial(ctx, "dilation", a.dilation, kNumSpatial, 1);
+  if (a.groups < 1) ctx.Error(ErrorKind::kValueError, "groups must be at least 1, got ", a.groups);
+  DLDataType dtype = a.out_dtype.value_or(IsVoid(w->dtype) ? w->dtype : x->dtype);
+  auto xs = x->GetShape();
+  auto ws = w->GetShape();
+  if (!xs.has_value() || !ws.has_value()) return ctx.Result(std::nullopt, kNumSpatial + 2, dtype);
+
+  Expr channels = (*xs)[data.At('C')];
+  Expr filters = (*ws)[kernel.At('O')];
+  Expr per_group = (*ws)[kernel.At('I')];
+  Expr groups(a.groups);
+  if (ctx.Prove(ir::NotEqual(channels, per_group * groups))) {
+    ctx.Error(ErrorKind::kValueError, "data has ", DescribeExpr(channels),
+              " channels, but weight takes ", DescribeExpr(per_group), " in each of ", a.groups,
+              a.groups == 1 ? " group: " : " groups: ", DescribeType(x), " with ", DescribeType(w));
+  }
+  if (ctx.Prove(ir::NotEqual(ir::FloorMod(filters, groups), Expr(0)))) {
+    ctx.Error(ErrorKind::kValueError, "weight has ", DescribeExpr(filters), " filters, which ",
+              a.groups, " groups do not divide");
+  }
+  auto dim = [&](char letter) -> Expr {
+    if (letter == 'N') return (*xs)[data.At('N')];
+    if (letter == 'C') return filters;
+    size_t s = spatial.find(letter);
+    Expr span = (*xs)[data.At(letter)] + Expr(a.padding[s] + a.padding[kNumSpatial + s]);
+    Expr reach = ((*ws)[kernel.At(letter)] - Expr(1)) * Expr(a.dilation[s]) + Expr(1);
+    Expr size = ctx.Simplify(ir::FloorDiv(span - reach, Expr(a.strides[s])) + Expr(1));
+    if (ctx.Prove(ir::Less(ctx.Simplify(span), ctx.Simplify(reach)))) {
+      ctx.Error(ErrorKind::kValueError, "the kernel reaches over ",
+                DescribeExpr(ctx.Simplify(reach)), " elements of axis ", std::string(1, letter),
+                ", but padded data has ", DescribeExpr(ctx.Simplify(span)));
+    }
+    return size;
+  };
+  return ctx.Result(out.Order(dim), dtype);
+}
+
+template <size_t kNumSpatial>
+Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
+  std::string spatial = SpatialLetters(kNumSpatial);
+  Layout data(a.data_layout), kernel(a.kernel_layout);
+  Layout out(a.out_layout.value_or(a.data_layout));
+  const Tensor& w = in[1];
+  DLDataType dtype = in.OutDtype();
+  DLDataType wide = WideDtype(dtype);
+
+  PadAmounts pads{std::vector<Expr>(data.size(), Expr(0)), std::vector<Expr>(data.size(), Expr(0))};
+  for (size_t s = 0; s < kNumSpatial; ++s) {
+    pads.before[data.At(spatial[s])] = Expr(a.padding[s]);
+    pads.after[data.At(spatial[s])] = Expr(a.padding[kNumSpatial + s]);
+  }
+  Tensor x = PadStage(in[0], pads, Number(in[0].dtype(), 0));
+
+  Expr per_group = w->shape[kernel.At('I')];
+  Expr filters_per_group = ir::FloorDiv(w->shape[kernel.At('O')], Expr(a.groups));
+  Dims reduced{per_group};
+  for (char letter : spatial) reduced.push_back(w->shape[kernel.At(letter)]);
+  auto formula = [&](const Indices& i, const Indices& r) {
+    Expr filter = i[out.At('C')];
+    auto of_data = [&](char letter) -> Expr {
+      if (letter == 'N') return i[out.At('N')];
+      if (letter == 'C') {
+        return a.groups == 1 ? r[0] : ir::FloorDiv(filter, filters_per_group) * per_group + r[0];
+      }
+      size_t s = spatial.find(letter);
+      return i[out.At(letter)] * Expr(a.strides[s]) + r[1 + s] * Expr(a.dilation[s]);
+    };
+    auto of_kernel = [&](char letter) -> Expr {
+      if (letter == 'O') return filter;
+      return letter == 'I' ? r[0] : r[1 + spatial.find(letter)];
+    };
+    return ir::Cast(wide, x(data.Order(of_data))) * ir::Cast(wide, w(kernel.Order(of_kernel)));
+  };
+  std::string name = "conv" + std::to_string(kNumSpatial) + "d";
+  Tensor result = tir::Reduce(in.OutShape(), reduced, tir::SumReducer(wide), formula, name);
+  if (wide == dtype) return {result};
+  return {tir::Map(result, [&](const Expr& e) { return ir::Cast(dtype, e); }, "cast")};
+}
+
+// `t0`, `t1`: the samples' layouts; the rest of the record is the same for all three.
+template <size_t kNumSpatial>
+OpDef ConvOp(const char* name, const char* doc, const char* data_layout, const char* kernel_layout,
+             std::vector<Sample> samples) {
+  std::vector<AttrMember<Conv>> attrs = {
+      {"strides", &Conv::strides, "Steps between results."},
+      {"padding", &Conv::padding, "Zeros around: one value, one per axis, or begins and ends."},
+      {"dilation", &Conv::dilation, "Steps between elements that meet neighbours in the kernel."},
+      {"groups", &Conv::groups, "Channels and filters are cut into so many independent groups."},
+      {"data_layout", &Conv::data_layout, "Order of data's dimensions."},
+      {"kernel_layout", &Conv::kernel_layout, "Order of weight's dimensions."},
+      {"out_layout", &Conv::out_layout, "Order of the result's dimensions; None: as data."},
+      {"out_dtype", &Conv::out_dtype, "Element type of the result and the sums; None: as data."}};
+  attrs[4].field.default_value = ffi::String(data_layout);
+  attrs[5].field.default_value = ffi::String(kernel_layout);
+  return Define<Conv>({
+      .name = name,
+      .doc = doc,
+      .args = {{"data", "The input."}, {"weight", "The filters."}},
+      .attrs = attrs,
+      .reference = "out = conv(data, weight, strides, padding, dilation, groups, data_layout, "
+                   "kernel_layout, out_layout)",
+      .samples = std::move(samples),
+      .type = InferConv<kNumSpatial>,
+      .compute = ComputeConv<kNumSpatial>,
+      .complete =
+          [data_layout = std::string(data_layout),
+           kernel_layout = std::string(kernel_layout)](Conv& a) {
+            SpreadTo(a.strides, kNumSpatial);
+            SpreadTo(a.dilation, kNumSpatial);
+            SpreadPadding(a.padding, kNumSpatial);
+            if (a.data_layout.empty()) a.data_layout = data_layout;
+            if (a.kernel_layout.empty()) a.kernel_layout = kernel_layout;
+            if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.data_layout;
+          },
+  });
+}
+
+}  // namespace
+
+OpDef nn_conv1d() {
+  return ConvOp<1>("nn.conv1d", "Convolution over one axis.", "NCW", "OIW",
+                   {{{"data: f32[2, 3, 17]", "weight: f32[4, 3, 3]", "padding=1"}},
+                    {{"data: f32[2, 12, 4]", "weight: f32[6, 2, 3]", "strides=2", "dilation=2",
+                      "groups=2", "data_layout='NWC'", "kernel_layout='OIW'"}}});
+}
+
+OpDef nn_conv2d() {
+  return ConvOp<2>("nn.conv2d", "Convolution over two axes.", "NCHW", "OIHW",
+                   {{{"data: f32[2, 3, 9, 10]", "weight: f32[4, 3, 3, 3]", "padding=1"}},
+                    {{"data: f32[1, 8, 8, 4]", "weight: f32[3, 3, 4, 5]", "strides=[2, 1]",
+                      "padding=[0, 1, 2, 1]", "data_layout='NHWC'", "kernel_layout='HWIO'"}},
+                    {{"data: f32[1, 6, 7, 7]", "weight: f32[6, 1, 3, 3]", "groups=6", "padding=1"}},
+                    {{"data: f32[1, 4, 9, 9]", "weight: f32[6, 2, 2, 2]", "groups=2",
+                      "dilation=[2, 3]", "out_layout='NHWC'"}},
+                    {{"data: i8[1, 2, 4, 4]", "weight: i8[3, 2, 1, 1]", "out_dtype='int32'"}}});
+}
+
+OpDef nn_conv3d() {
+  return ConvOp<3>("nn.conv3d", "Convolution over three axes.", "NCDHW", "OIDHW",
+                   {{{"data: f32[1, 2, 5, 6, 7]", "weight: f32[3, 2, 2, 3, 2]", "padding=1",
+                      "strides=[1, 2, 1]"}}});
+}
+
+}  // namespace relaxvm::ops

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// nn.pad with its modes, and nn.pixel_shuffle.
+#include "ops/nn/spatial.h"
+
+namespace relaxvm::ops {
+namespace {
+
+struct Pad {
+  Ints pad_width;
+  double pad_value = 0.0;
+  std::string pad_mode = "constant";
+};
+
+bool IsMode(const std::string& mode) {
+  return mode == "constant" || mode == "reflect" || mode == "edge" || mode == "replicate" ||
+         mode == "circular";
+}
+
+// pad_width: before and after the first dimension, then of the second...; below 0 cuts off.
+Type InferPad(TypeCtx& ctx, const Pad& a) {
+  TensorType x = ctx.Tensor(0);
+  if (!IsMode(a.pad_mode)) {
+    ctx.Error(ErrorKind::kValueError,
+              "pad_mode must be 'constant', 'reflect', 'replicate', 'edge' ",
+              "or 'circular', got '", a.pad_mode, "'");
+  }
+  if (a.pad_width.size() % 2 != 0) {
+    ctx.Error(ErrorKind::kValueError, "pad_width needs two values for each dimension, got ",
+              a.pad_width.size());
+  }
+  auto ndim = static_cast<int64_t>(a.pad_width.size() / 2);
+  if (!x->IsUnknownRank() && x->ndim != ndim) {
+    ctx.Error(ErrorKind::kValueError, "pad_width needs ", 2 * x->ndim, " values for ",
+              DescribeType(x), ", got ", a.pad_width.size());
+  }
+  auto dims = x->GetShape();
+  if (!dims.has_value()) return ctx.Result(std::nullopt, ndim, x->dtype);
+  Dims result;
+  for (int64_t d = 0; d < ndim; ++d) {
+    int64_t before = a.pad_width[2 * d], after = a.pad_width[2 * d + 1];
+    Expr size = ctx.Simplify((*dims)[d] + Expr(before + after));
+    if (ctx.Prove(ir::Less(size, Expr(0)))) {
+      ctx.Error(ErrorKind::kValueError, "pad_width cuts more off dimension ", d, " than its ",
+                DescribeExpr((*dims)[d]), " elements");
+    }
+    // Reflection leaves out the border, a circle repeats whole elements only.
+    int64_t least = a.pad_mode == "reflect"    ? std::max(before, after) + 1
+                    : a.pad_mode == "circular" ? std::max(before, after)
+                                               : 0;
+    if ((before > 0 || after > 0) && ctx.Prove(ir::Less((*dims)[d], Expr(least)))) {
+      ctx.Error(ErrorKind::kValueError, "pad_mode '", a.pad_mode, "' needs at least ", least,
+                " elements in dimension ", d, ", there are ", DescribeExpr((*dims)[d]));
+    }
+    result.push_back(size);
+  }
+  return ctx.Result(result, x->dtype);
+}
+
+// The element of an axis of `extent` that stands at `at`, which may lie outside.
+Expr SourceIndex(const std::string& mode, const Expr& at, const Expr& extent) {
+  if (mode == "circular") {
+    Expr wrapped = ir::Select(ir::Less(at, Expr(0)), at + extent, at);
+    return ir::Select(ir::GreaterEqual(at, extent), at - extent, wrapped);
+  }
+  Expr last = extent - Expr(1);
+  if (mode == "reflect") {
+    Expr mirrored = ir::Select(ir::Less(at, Expr(0)), Expr(0) - at, at);
+    return ir::Select(ir::Greater(at, last), last + last - at, mirrored);
+  }
+  return ir::Max(ir::Min(at, last), Expr(0));
+}
+
+Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
+  const Tensor& x = in[0];
+  PadAmounts amounts;
+  for (size_t d = 0; d < x->shape.size(); ++d) {
+    amounts.before.push_back(Expr(a.pad_width[2 * d]));
+    amounts.after.push_back(Expr(a.pad_width[2 * d + 1]));
+  }
+  if (a.pad_mode == "constant") {
+    if (amounts.IsZero()) return {tir::Map(x, [](const Expr& e) { return e; }, "pad")};
+    return {PadStage(x, amounts, Number(x.dtype(), a.pad_value))};
+  }
+  auto formula = [&](const Indices& i) {
+    Indices at;
+    for (size_t d = 0; d < x->shape.size(); ++d) {
+      bool moved = a.pad_width[2 * d] != 0 || a.pad_width[2 * d + 1] != 0;
+      Expr from = i[d] - amounts.before[d];
+      at.push_back(moved ? SourceIndex(a.pad_mode, from, x->shape[d]) : i[d]);
+    }
+    return x(at);
+  };
+  return {tir::Compute(in.OutShape(), formula, "pad")};
+}
+
+struct PixelShuffle {
+  int64_t upscale_factor = 1;
+};
+
+// [..., C * r * r, H, W] -> [..., C, H * r, W * r]
+Type InferPixelShuffle(TypeCtx& ctx, const PixelShuffle& a) {
+  TensorType x = ctx.Tensor(0);
+  if (a.upscale_factor < 1) {
+    ctx.Error(ErrorKind::kValueError, "upscale_factor must be at least 1, got ", a.upscale_factor);
+  }
+  if (x->IsUnknownRank()) return ctx.Like(x, x->dtype);
+  if (x->ndim < 3) {
+    ctx.Error(ErrorKind::kValueError, "data must have at least 3 dimensions, got ",
+              DescribeType(x));
+  }
+  auto dims = x->GetShape();
+  if (!dims.has_value()) return ctx.Result(std::nullopt, x->ndim, x->dtype);
+  Expr r(a.upscale_factor);
+  Dims result = *dims;
+  size_t c = dims->size() - 3;
+  if (ctx.Prove(ir::NotEqual(ir::FloorMod((*dims)[c], r * r), Expr(0)))) {
+    ctx.Error(ErrorKind::kValueError, DescribeExpr((*dims)[c]), " channels are no multiple of ",
+              a.upscale_factor, " * ", a.upscale_factor);
+  }
+  result.Set(c, ctx.Simplify(ir::FloorDiv((*dims)[c], r * r)));
+  result.Set(c + 1, ctx.Simplify((*dims)[c + 1] * r));
+  result.Set(c + 2, ctx.Simplify((*dims)[c + 2] * r));
+  return ctx.Result(result, x->dtype);
+}
+
+Tensors ComputePixelShuffle(const ComputeArgs& in, const PixelShuffle& a) {
+  Expr r(a.upscale_factor);
+  auto formula = [&](const Indices& i) {
+    size_t c = i.size() - 3;
+    Indices at = i;
+    Expr within = ir::FloorMod(i[c + 1], r) * r + ir::FloorMod(i[c + 2], r);
+    at.Set(c, i[c] * r * r + within);
+    at.Set(c + 1, ir::FloorDiv(i[c + 1], r));
+    at.Set(c + 2, ir::FloorDiv(i[c + 2], r));
+    return in[0](at);
+  };
+  return {tir::Compute(in.OutShape(), formula, "pixel_shuffle")};
+}
+
+}  // namespace
+
+OpDef nn_pad() {
+  return Define<Pad>({
+      .name = "nn.pad",
+      .doc = "Elements added around a tensor: constant, mirrored, repeated or from the other end.",
+      .args = {{"data", "The tensor."}},
+      .attrs = {{"pad_width", &Pad::pad_width,
+                 "How many before and after each dimension; below 0 cuts off.", true},
+                {"pad_value", &Pad::pad_value, "What a constant pad consists of."},
+                {"pad_mode", &Pad::pad_mode,
+                 "'constant', 'reflect', 'replicate' ('edge') or 'circular'."}},
+      .reference = "out = pad(data, pad_width, pad_value, pad_mode)",
+      .samples = {{{"data: f32[3, 4]", "pad_width=[1, 2, 0, 3]", "pad_value=2.5"}},
+                  {{"data: f32[4, 5]", "pad_width=[2, 1, 0, 3]", "pad_mode='reflect'"}},
+                  {{"data: f32[3]", "pad_width=[2, 2]", "pad_mode='edge'"}},
+                  {{"data: f32[4]", "pad_width=[2, 3]", "pad_mode='circular'"}},
+                  {{"data: f32[4, 5]", "pad_width=[-1, 1, 0, -2]"}}},
+      .type = InferPad,
+      .compute = ComputePad,
+  });
+}
+
+OpDef nn_pixel_shuffle() {
+  return Define<PixelShuffle>({
+      .name = "nn.pixel_shuffle",
+      .doc = "Channels become pixels: each group of r * r channels fills an r times finer grid.",
+      .args = {{"data", "The tensor; channels, height and width come last."}},
+      .attrs = {{"upscale_factor", &PixelShuffle::upscale_factor, "r.", true}},
+      .reference = "out = pixel_shuffle(data, upscale_factor)",
+      .samples = {{{"data: f32[2, 8, 3, 4]", "upscale_factor=2"}}},
+      .type = InferPixelShuffle,
+      .compute = ComputePixelShuffle,
+  });
+}
+
+}  // namespace relaxvm::ops
