@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// sort, argsort, topk: a stable merge sort of the indices of each line, bottom up.  NaN comes after
+// everything (descending: before everything).
+#include "ops/loops.h"
+
+namespace relaxvm::ops {
+namespace {
+
+struct Sort {
+  int64_t axis = -1;
+  bool descending = false;
+};
+struct Argsort {
+  int64_t axis = -1;
+  bool descending = false;
+  std::optional<DLDataType> dtype = Int(32);
+};
+struct TopK {
+  int64_t k = 1;
+  int64_t axis = -1;
+  std::string ret_type = "both";
+  bool largest = true;
+  std::optional<DLDataType> dtype = Int(32);
+};
+
+bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
+
+Expr Before(const Expr& a, const Expr& b, bool descending) {
+  Expr x = Widen(a), y = Widen(b);
+  Expr before = descending ? ir::Greater(x, y) : ir::Less(x, y);
+  if (!IsFloat(x.dtype())) return before;
+  Expr x_nan = ir::CallIntrin(Intrin::kIsNan, {x});
+  Expr y_nan = ir::CallIntrin(Intrin::kIsNan, {y});
+  return ir::Or(before,
+                descending ? ir::And(x_nan, ir::Not(y_nan)) : ir::And(y_nan, ir::Not(x_nan)));
+}
+
+// Puts the order of line `value(0 .. n)` into `order`; `spare` is as long.
+Stmt SortLine(const std::function<Expr(const Expr&)>& value, const Expr& n, const Buffer& order,
+              const Buffer& spare, bool descending) {
+  Cell width("width", Int(64)), start("start", Int(64)), left("left", Int(64)),
+      right("right", Int(64));
+  auto at = [](const Expr& e) { return Indices{e}; };
+  Expr middle = ir::Min(start.Get() + width.Get(), n);
+  Expr end = ir::Min(start.Get() + width.Get() * Expr(2), n);
+  ir::Var mid("mid", Int(64)), stop("stop", Int(64)), first("first", Int(64)), k("k", Int(64));
+  // The left run goes first among equals: that keeps the order of the line.
+  ir::Var from_left("from_left", Bool());
+  Expr left_value = value(order.Load(at(left.Get())));
+  Expr right_value = value(order.Load(at(right.Get())));
+  Expr right_first = ir::IfThenElse(
+      ir::Less(right.Get(), stop), Before(right_value, left_value, descending), ir::BoolImm(false));
+  Expr take_left =
+      ir::IfThenElse(ir::Less(left.Get(), mid), ir::Not(right_first), ir::BoolImm(false));
+  Stmt choose =
+      tir::IfThenElse(from_left,
+                      Sequence({tir::BufferStore(spare, order.Load(at(left.Get())), at(k)),
+                                left.Set(left.Get() + Expr(1))}),
+                      Sequence({tir::BufferStore(spare, order.Load(at(right.Get())), at(k)),
+                                right.Set(right.Get() + Expr(1))}));
+  Stmt merge = tir::For(k, first, Expr(stop) - Expr(first), tir::ForKind::kSerial,
+                        Sequence({tir::Bind(from_left, take_left), choose}));
+  Stmt runs = tir::While(
+      ir::Less(start.Get(), n),
+      Sequence({tir::Bind(mid, middle), tir::Bind(stop, end), tir::Bind(first, start.Get()),
+                left.Set(first), right.Set(mid), merge, start.Set(stop)}));
+  Stmt back =
+      LoopNest({n}, [&](const Indices& i) { return tir::BufferStore(order, spare.Load(i), i); });
+  Stmt widths =
+      tir::While(ir::Less(width.Get(), n),
+                 Sequence({start.Set(Expr(0)), runs, back, width.Set(width.Get() * Expr(2))}));
+  Stmt fill = LoopNest({n}, [&](const Indices& i) { return tir::BufferStore(order, i[0], i); });
+  return Sequence({width.Alloc(), start.Alloc(), left.Alloc(), right.Alloc(), fill,
+                   width.Set(Expr(1)), widths});
+}
+
+// What is written for the element of rank `k` of a line, which is the one at `index`.
+using Emit = std::function<Stmt(const std::vector<Buffer>& outs, const Indices& to,
+                                const Expr& index, const Expr& value)>;
+
+Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
+               std::vector<tir::OutputSpec> outputs, const Emit& emit, const char* name) {
+  if (axis < 0) axis += x.ndim();
+  auto body = [=](const std::vector<Buffer>& inputs, const std::vector<Buffer>& outs) {
+    const Buffer& data = inputs[0];
+    Expr n = data.shape()[axis];
+    Dims lines;
+    for (size_t d = 0; d < data.shape().size(); ++d) {
+      if (static_cast<int64_t>(d) != axis) lines.push_back(data.shape()[d]);
+    }
+    Buffer order("order", {n}, Int(64)), spare("spare", {n}, Int(64));
+    auto line = [&](const Indices& i) {
+      auto element = [&](const Expr& index) {
+        Indices at = i;
+        at.insert(at.begin() + axis, index);
+        return at;
+      };
+      auto value = [&](const Expr& index) { return data.Load(element(index)); };
+      Stmt sort = SortLine(value, n, order, spare, descending);
+      Stmt write = LoopNest(
+          {keep},
+          [&](const Indices& k) {
+            Expr index = order.Load(k);
+            return emit(outs, element(k[0]), index, value(index));
+          },
+          "k");
+      return Sequence({sort, write});
+    };
+    return Sequence({tir::AllocBuffer(order), tir::AllocBuffer(spare), LoopNest(lines, line, "l")});
+  };
+  return tir::Opaque(std::move(outputs), {x}, body, name);
+}
+
+Type InferSorted(TypeCtx& ctx, int64_t axis, std::optional<DLDataType> dtype) {
+  TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
+  if (!x->IsUnknownRank()) ctx.Axis(axis, x->ndim);
+  if (dtype && !IsInteger(*dtype)) {
+    ctx.Error(ErrorKind::kTypeError, "dtype must be an integer type, got ", DTypeName(*dtype));
+  }
+  return ctx.Like(x, dtype.value_or(x->dtype));
+}
+
+Tensors ComputeSort(const ComputeArgs& in, const Sort& a) {
+  const Tensor& x = in[0];
+  Emit emit = [](const std::vector<Buffer>& outs, const Indices& to, const Expr&,
+                 const Expr& value) -> Stmt { return tir::BufferStore(outs[0], value, to); };
+  return Sorted(x, a.axis, a.descending, x.dim(a.axis), {{"sort", x->shape, x.dtype()}}, emit,
+                "sort");
+}
+
+Tensors ComputeArgsort(const ComputeArgs& in, const Argsort& a) {
+  const Tensor& x = in[0];
+  DLDataType dtype = in.OutDtype();
+  Emit emit = [dtype](const std::vector<Buffer>& outs, const Indices& to, const Expr& index,
+                      const Expr&) -> Stmt {
+    return tir::BufferStore(outs[0], ir::Cast(dtype, index), to);
+  };
+  return Sorted(x, a.axis, a.descending, x.dim(a.axis), {{"argsort", x->shape, dtype}}, emit,
+                "argsort");
+}
+
+Type InferTopK(TypeCtx& ctx, const TopK& a) {
+  TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
+  if (a.ret_type != "both" && a.ret_type != "values" && a.ret_type != "indices") {
+    ctx.Error(ErrorKind::kValueError, "ret_type must be 'both', 'values' or 'indices', got '",
+              a.ret_type, "'");
+  }
+  DLDataType index = a.dtype.value_or(Int(32));
+  if (!IsInteger(index)) {
+    ctx.Error(ErrorKind::kTypeError, "dtype must be an integer type, got ", DTypeName(index));
+  }
+  std::optional<Dims> result;
+  if (!x->IsUnknownRank()) {
+    int64_t axis = ctx.Axis(a.axis, x->ndim);
+    if (auto dims = x->GetShape()) {
+      result = *dims;
+      if (a.k > 0) {
+        if (ctx.Prove(ir::Less((*dims)[axis], Expr(a.k)))) {
+          ctx.Error(ErrorKind::kValueError, "k is ", a.k, ", but axis ", axis, " of ",
+                    DescribeType(x), " has only ", DescribeExpr((*dims)[axis]), " elements");
+        }
+        Expr k(a.k);
+        if (!ctx.Prove(ir::GreaterEqual((*dims)[axis], k))) k = ir::Min((*dims)[axis], k);
+        result->Set(axis, k);
+      }
+    }
+  }
+  Type values = ctx.Result(result, x->ndim, x->dtype);
+  Type indices = ctx.Result(result, x->ndim, index);
+  if (a.ret_type == "values") return values;
+  if (a.ret_type == "indices") return indices;
+  return ir::TupleType({values, indices});
+}
+
+Tensors ComputeTopK(const ComputeArgs& in, const TopK& a) {
+  const Tensor& x = in[0];
+  bool values = a.ret_type != "indices", indices = a.ret_type != "values";
+  Dims shape = in.OutShape();
+  int64_t axis = a.axis < 0 ? a.axis + x.ndim() : a.axis;
+  DLDataType index_dtype = a.dtype.value_or(Int(32));
+  std::vector<tir::OutputSpec> outputs;
+  if (values) outputs.push_back({"values", shape, x.dtype()});
+  if (indices) outputs.push_back({"indices", shape, index_dtype});
+  Emit emit = [=](const std::vector<Buffer>& outs, const Indices& to, const Expr& index,
+                  const Expr& value) -> Stmt {
+    ffi::Array<Stmt> stores;
+    if (values) stores.push_back(tir::BufferStore(outs[0], value, to));
+    if (indices) stores.push_back(tir::BufferStore(outs.back(), ir::Cast(index_dtype, index), to));
+    return Sequence(stores);
+  };
+  return Sorted(x, axis, a.largest, shape[axis], outputs, emit, "topk");
+}
+
+}  // namespace
+
+OpDef sort() {
+  return Define<Sort>({
+      .name = "sort",
+      .doc = "The elements of each line along an axis in order.",
+      .args = {{"data", "The tensor."}},
+      .attrs = {{"axis", &Sort::axis, "The axis."},
+                {"descending", &Sort::descending, "The greatest first."}},
+      .reference =
+          "out = np.flip(np.sort(data, axis), axis) if descending else np.sort(data, axis)",
+      .samples = {{{"data: f32[4, 7]"}}, {{"data: f32[5, 3, 2]", "axis=0", "descending=True"}}},
+      .type = [](TypeCtx& ctx, const Sort& a) { return InferSorted(ctx, a.axis, std::nullopt); },
+      .compute = ComputeSort,
+  });
+}
+
+OpDef argsort() {
+  return Define<Argsort>({
+      .name = "argsort",
+      .doc = "The indices that bring each line along an axis into order; equal ones keep theirs.",
+      .args = {{"data", "The tensor."}},
+      .attrs = {{"axis", &Argsort::axis, "The axis."},
+                {"descending", &Argsort::descending, "The greatest first."},
+                {"dtype", &Argsort::dtype, "Element type of the indices."}},
+      .reference = "out = argsort(data, axis, descending)",
+      .samples = {{{"data: f32[4, 7]"}},
+                  {{"data: f32[5, 3]", "axis=0", "descending=True", "dtype='int64'"}}},
+      .type = [](TypeCtx& ctx,
+                 const Argsort& a) { return InferSorted(ctx, a.axis, a.dtype.value_or(Int(32))); },
+      .compute = ComputeArgsort,
+  });
+}
+
+OpDef topk() {
+  return Define<TopK>({
+      .name = "topk",
+      .doc = "The k greatest (or least) elements of each line along an axis, and their indices.",
+      .args = {{"data", "The tensor."}},
+      .attrs = {{"k", &TopK::k, "How many; below 1: all."},
+                {"axis", &TopK::axis, "The axis."},
+                {"ret_type", &TopK::ret_type, "'both', 'values' or 'indices'."},
+                {"largest", &TopK::largest, "The greatest; else the least."},
+                {"dtype", &TopK::dtype, "Element type of the indices."}},
+      .reference = "out = topk(data, k, axis, ret_type, largest)",
+      .samples = {{{"data: f32[4, 7]", "k=3"}},
+                  {{"data: f32[6, 3]", "k=2", "axis=0", "ret_type='values'", "largest=False"}},
+                  {{"data: f32[5]", "k=5", "ret_type='indices'", "dtype='int64'"}}},
+      .type = InferTopK,
+      .compute = ComputeTopK,
+  });
+}
+
+}  // namespace relaxvm::ops
