@@ -17,6 +17,7 @@ void DefaultPipeline(Pipeline& p) {
   p.Run(Pass::kToNonDataflow);
   p.Run(Pass::kRemovePurityChecking);
   p.Run(Pass::kCallTIRRewrite);
+  p.Run(Pass::kStaticPlanBlockMemory);
   p.Run(Pass::kLowerAllocTensor);
   p.Run(Pass::kKillAfterLastUse);
 

@@ -51,6 +51,12 @@ std::vector<std::string> Pipeline::StopNames() const {
   return names;
 }
 
+std::vector<std::pair<std::string, std::string>> Pipeline::StepNames() const {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const Step& step : steps_) names.emplace_back(stages_[step.stage], PassName(step.pass));
+  return names;
+}
+
 RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
   Settings settings = Settings::FromEnvironment();
   passes::PassContext context;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/module.h"
@@ -64,6 +65,7 @@ class Pipeline {
   const std::vector<std::string>& StageNames() const { return stages_; }
   std::vector<std::string> StopNames()
       const;  // passes, as often as they run: "FoldConstant", "FoldConstant#2"
+  std::vector<std::pair<std::string, std::string>> StepNames() const;  // stage, pass
   int num_passes() const { return static_cast<int>(steps_.size()); }
 
  private:

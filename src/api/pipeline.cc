@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compilation for Python.
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include "api/register.h"
+#include "pipeline/build.h"
+#include "pipeline/stage_spec.h"
+
+namespace relaxvm::api {
+
+namespace ffi = tvm::ffi;
+namespace refl = tvm::ffi::reflection;
+
+namespace {
+
+using Dict = ffi::Map<ffi::String, ffi::Any>;
+
+// Ctrl-C: Python has noted a signal for this thread.
+void CheckInterrupt() {
+  if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
+}
+
+// Options come complete from Python: target, exec_mode, stop_after, num_threads, config, progress.
+pipeline::BuildOptions OptionsFrom(const Dict& given) {
+  pipeline::BuildOptions options;
+  options.exec_mode = given["exec_mode"].cast<ffi::String>();
+  options.num_threads = static_cast<int>(given["num_threads"].cast<int64_t>());
+  options.run.target = given["target"].cast<ffi::String>();
+  options.run.config = given["config"].cast<Dict>();
+  options.run.stop_after = given["stop_after"].cast<ffi::String>();
+  options.run.check_interrupt = CheckInterrupt;
+  if (auto progress = given["progress"].as<ffi::Function>()) {
+    options.run.progress = [call = progress.value()](const pipeline::Progress& p) {
+      call(ffi::String(p.step), p.done, p.total);
+    };
+  }
+  return options;
+}
+
+// {"module"} when the compilation stopped early, else {"executable", "export", "kernels"}; always
+// {"timings"}.
+Dict Build(ir::IRModule mod, Dict given) {
+  auto built =
+      std::make_shared<pipeline::BuildResult>(pipeline::Build(std::move(mod), OptionsFrom(given)));
+  Dict result;
+  ffi::Array<ffi::Any> timings;
+  for (const pipeline::PassTiming& t : built->timings) {
+    timings.push_back(
+        ffi::Array<ffi::Any>{ffi::String(t.stage), ffi::String(t.pass), t.seconds, t.changed});
+  }
+  result.Set("timings", timings);
+  result.Set("module", built->mod);
+  if (built->stopped) return result;
+  result.Set("executable", built->executable.value());
+  result.Set("export", ffi::Function::FromTyped(
+                           [built](ffi::String path) { pipeline::ExportLibrary(*built, path); }));
+  return result;
+}
+
+// One pipeline without code generation: "default" up to `stop_after`, or a list of passes.
+ir::IRModule RunDefault(ir::IRModule mod, Dict given) {
+  pipeline::BuildOptions options = OptionsFrom(given);
+  options.run.evaluate = pipeline::MakeEvaluate(options.run.target);
+  pipeline::Pipeline p;
+  pipeline::DefaultPipeline(p);
+  return p.Execute(std::move(mod), options.run).mod;
+}
+
+ffi::Array<ffi::Any> DefaultSteps() {
+  pipeline::Pipeline p;
+  pipeline::DefaultPipeline(p);
+  ffi::Array<ffi::Any> rows;
+  for (const auto& [stage, pass] : p.StepNames())
+    rows.push_back(ffi::Array<ffi::Any>{ffi::String(stage), ffi::String(pass)});
+  return rows;
+}
+
+ffi::Any FindViolation(ir::IRModule mod, ffi::String stage) {
+  auto found = pipeline::FindViolation(mod, stage, /*complete=*/true);
+  if (!found) return nullptr;
+  return ffi::Array<ffi::Any>{ffi::String(found->rule), ffi::String(found->message)};
+}
+
+ffi::Array<ffi::Any> Rules() {
+  ffi::Array<ffi::Any> rows;
+  for (const pipeline::RuleInfo& rule : pipeline::AllRules()) {
+    rows.push_back(ffi::Array<ffi::Any>{ffi::String(rule.stage), ffi::String(rule.name),
+                                        ffi::String(rule.meaning)});
+  }
+  return rows;
+}
+
+}  // namespace
+
+void RegisterPipeline() {
+  refl::GlobalDef()
+      .def("relaxvm.pipeline.Build", Build)
+      .def("relaxvm.pipeline.RunDefault", RunDefault)
+      .def("relaxvm.pipeline.DefaultSteps", DefaultSteps)
+      .def("relaxvm.pipeline.FindViolation", FindViolation)
+      .def("relaxvm.pipeline.Rules", Rules);
+}
+
+}  // namespace relaxvm::api

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the pipeline, generates bytecode and native code, and links them.
+#include "pipeline/build.h"
+
+#include <chrono>
+#include <utility>
+
+#include "bytecode/serialize.h"
+#include "codegen/vm/vm_codegen.h"
+#include "script/print.h"
+#include "tir/stmt.h"
+#include "vm/executable_module.h"
+
+namespace relaxvm::pipeline {
+namespace {
+
+void CheckExecMode(const std::string& mode) {
+  if (mode == "bytecode") return;
+  if (mode == "compiled") {
+    Fail(ErrorKind::kNotImplementedError,
+         "exec_mode=\"compiled\" is not built yet; use exec_mode=\"bytecode\"");
+  }
+  Fail(ErrorKind::kValueError, "exec_mode=\"", mode,
+       "\" is unknown; use \"bytecode\" or \"compiled\"");
+}
+
+// The tensor programs, each under the name that bytecode calls.
+IRModule TensorPrograms(const IRModule& mod) {
+  ffi::Map<ir::GlobalVar, ir::BaseFunc> programs;
+  for (const auto& [var, func] : mod->functions) {
+    const auto* program = func.as<tir::PrimFuncObj>();
+    if (program == nullptr) continue;
+    std::string symbol = codegen::SymbolOf(var, func);
+    programs.Set(var, ir::WithAttr(ffi::GetRef<tir::PrimFunc>(program), ir::attr::kGlobalSymbol,
+                                   ffi::String(symbol)));
+  }
+  return IRModule(programs);
+}
+
+// Runs `step`, recorded like a pass.
+template <typename Step>
+auto Timed(const char* name, const RunOptions& options, std::vector<PassTiming>* timings,
+           const Step& step) {
+  if (options.check_interrupt) options.check_interrupt();
+  auto start = std::chrono::steady_clock::now();
+  auto result = step();
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  timings->push_back({"executable", name, seconds.count(), true});
+  return result;
+}
+
+codegen::KernelOptions OptionsForKernels(const BuildOptions& options) {
+  codegen::KernelOptions kernels;
+  kernels.target = options.run.target;
+  kernels.num_threads = options.num_threads;
+  kernels.progress = [&options](int done, int total) {
+    if (options.run.check_interrupt) options.run.check_interrupt();
+    if (options.run.progress) options.run.progress({"native code", done, total});
+  };
+  return kernels;
+}
+
+vm::KernelTableRef TableOf(const codegen::KernelSet& kernels) {
+  codegen::LoadedKernels loaded = codegen::LoadInMemory(kernels);
+  vm::KernelTableRef ref;
+  ref.table = loaded.table;
+  if (loaded.lookup) {
+    ref.context_slot =
+        static_cast<const RelaxvmKernelContext**>(loaded.lookup(kKernelContextSymbol));
+  }
+  // A function owns what it captures: the code lives as long as somebody holds it.
+  ref.keep_alive = ffi::Function::FromTyped([keep = loaded.keep_alive]() {});
+  return ref;
+}
+
+}  // namespace
+
+std::string ModuleText(const IRModule& mod) { return script::Print(mod); }
+
+BuildResult Build(IRModule mod, const BuildOptions& options) {
+  CheckExecMode(options.exec_mode);
+  Pipeline pipeline;
+  DefaultPipeline(pipeline);
+  RunOptions run = options.run;
+  if (!run.evaluate) run.evaluate = MakeEvaluate(run.target);
+  RunResult lowered = pipeline.Execute(std::move(mod), run);
+  BuildResult result;
+  result.mod = lowered.mod;
+  result.timings = std::move(lowered.timings);
+  result.stopped = lowered.stopped;
+  if (result.stopped) return result;
+  auto data =
+      Timed("VMCodeGen", run, &result.timings, [&] { return codegen::VMCodeGen(result.mod); });
+  result.kernels = Timed("BuildKernels", run, &result.timings, [&] {
+    return std::make_shared<const codegen::KernelSet>(
+        codegen::BuildKernels(TensorPrograms(result.mod), OptionsForKernels(options)));
+  });
+  result.executable = Timed("Link", run, &result.timings, [&] {
+    return vm::LinkExecutable(std::move(data), TableOf(*result.kernels));
+  });
+  return result;
+}
+
+void ExportLibrary(const BuildResult& built, const std::string& path) {
+  RELAXVM_CHECK(built.executable.has_value()) << "there is no executable to export";
+  const bytecode::ExecutableData& data = vm::ExecutableDataOf(built.executable.value());
+  codegen::LinkLibrary(*built.kernels, bytecode::PackExecutable(data), path);
+}
+
+}  // namespace relaxvm::pipeline
