@@ -22,6 +22,7 @@ extern "C" RELAXVM_API int relaxvm_init() {
     RegisterOperators();
     RegisterScript();
     RegisterPasses();
+    RegisterPipeline();
     RegisterAnalysis();
   });
   TVM_FFI_SAFE_CALL_END();

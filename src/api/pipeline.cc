@@ -38,23 +38,18 @@ pipeline::BuildOptions OptionsFrom(const Dict& given) {
   return options;
 }
 
-// {"module"} when the compilation stopped early, else {"executable", "export", "kernels"}; always
-// {"timings"}.
+// Always {"module", "timings"}; {"executable"} unless the compilation stopped early.
 Dict Build(ir::IRModule mod, Dict given) {
-  auto built =
-      std::make_shared<pipeline::BuildResult>(pipeline::Build(std::move(mod), OptionsFrom(given)));
+  pipeline::BuildResult built = pipeline::Build(std::move(mod), OptionsFrom(given));
   Dict result;
   ffi::Array<ffi::Any> timings;
-  for (const pipeline::PassTiming& t : built->timings) {
+  for (const pipeline::PassTiming& t : built.timings) {
     timings.push_back(
         ffi::Array<ffi::Any>{ffi::String(t.stage), ffi::String(t.pass), t.seconds, t.changed});
   }
   result.Set("timings", timings);
-  result.Set("module", built->mod);
-  if (built->stopped) return result;
-  result.Set("executable", built->executable.value());
-  result.Set("export", ffi::Function::FromTyped(
-                           [built](ffi::String path) { pipeline::ExportLibrary(*built, path); }));
+  result.Set("module", built.mod);
+  if (!built.stopped) result.Set("executable", built.executable.value());
   return result;
 }
 
@@ -96,6 +91,10 @@ ffi::Array<ffi::Any> Rules() {
 void RegisterPipeline() {
   refl::GlobalDef()
       .def("relaxvm.pipeline.Build", Build)
+      .def("relaxvm.compiler.export_library",
+           [](ffi::Module executable, ffi::String path) {
+             pipeline::ExportLibrary(executable, path);
+           })
       .def("relaxvm.pipeline.RunDefault", RunDefault)
       .def("relaxvm.pipeline.DefaultSteps", DefaultSteps)
       .def("relaxvm.pipeline.FindViolation", FindViolation)

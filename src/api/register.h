@@ -14,6 +14,7 @@ void RegisterTensorPrograms();  // statements and buffers of the loop language
 void RegisterBuilder();         // BlockBuilder
 void RegisterOperators();       // the table of operators, MakeCall
 void RegisterScript();          // printing, and what the parser needs
+void RegisterPipeline();        // compilation
 void RegisterPasses();          // the table of passes
 void RegisterAnalysis();        // questions about types and programs
 

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "bytecode/serialize.h"
+#include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
+#include "pipeline/kernel_module.h"
 #include "script/print.h"
 #include "tir/stmt.h"
 #include "vm/executable_module.h"
@@ -91,20 +93,26 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
   if (result.stopped) return result;
   auto data =
       Timed("VMCodeGen", run, &result.timings, [&] { return codegen::VMCodeGen(result.mod); });
-  result.kernels = Timed("BuildKernels", run, &result.timings, [&] {
-    return std::make_shared<const codegen::KernelSet>(
-        codegen::BuildKernels(TensorPrograms(result.mod), OptionsForKernels(options)));
+  codegen::KernelSet kernels = Timed("BuildKernels", run, &result.timings, [&] {
+    return codegen::BuildKernels(TensorPrograms(result.mod), OptionsForKernels(options));
   });
   result.executable = Timed("Link", run, &result.timings, [&] {
-    return vm::LinkExecutable(std::move(data), TableOf(*result.kernels));
+    vm::KernelTableRef table = TableOf(kernels);
+    return vm::LinkExecutable(std::move(data), table, {KernelObjects::Make(std::move(kernels))});
   });
   return result;
 }
 
-void ExportLibrary(const BuildResult& built, const std::string& path) {
-  RELAXVM_CHECK(built.executable.has_value()) << "there is no executable to export";
-  const bytecode::ExecutableData& data = vm::ExecutableDataOf(built.executable.value());
-  codegen::LinkLibrary(*built.kernels, bytecode::PackExecutable(data), path);
+void ExportLibrary(const ffi::Module& executable, const std::string& path) {
+  const bytecode::ExecutableData& data = vm::ExecutableDataOf(executable);
+  const codegen::KernelSet* kernels = KernelObjects::Of(executable);
+  if (kernels == nullptr) {
+    Fail(ErrorKind::kValueError,
+         "export_library: this executable was not compiled here, its kernels are in the file it "
+         "came "
+         "from; copy that file, or compile again");
+  }
+  codegen::LinkLibrary(*kernels, bytecode::PackExecutable(data), path);
 }
 
 }  // namespace relaxvm::pipeline

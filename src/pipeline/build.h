@@ -5,11 +5,9 @@
 
 #include <tvm/ffi/extra/module.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "codegen/llvm/kernels.h"
 #include "pipeline/pipeline.h"
 
 namespace relaxvm::pipeline {
@@ -20,19 +18,18 @@ struct BuildOptions {
   RunOptions run;                      // target, config, stop_after, progress, check_interrupt
 };
 
-// An executable in memory, and what a file of it is made from.
 struct BuildResult {
   IRModule mod;          // after the last pass
   bool stopped = false;  // at stop_after: there is no executable
   ffi::Optional<ffi::Module> executable;
-  std::shared_ptr<const codegen::KernelSet> kernels;
   std::vector<PassTiming> timings;
 };
 
 BuildResult Build(IRModule mod, const BuildOptions& options);
 
-// Writes a shared library that holds bytecode, constants and kernels.
-void ExportLibrary(const BuildResult& built, const std::string& path);
+// Writes a shared library that holds bytecode, constants and kernels of an executable that this
+// process compiled.
+void ExportLibrary(const ffi::Module& executable, const std::string& path);
 
 // Compiles and runs tensor programs on constants, for FoldConstant; equal programs are compiled
 // once.

@@ -2,10 +2,12 @@
 // Tensor programs on constants: compiled in memory, called through their packed entries.
 #include <tvm/ffi/container/tensor.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "codegen/llvm/kernels.h"
 #include "ir/visitor.h"
 #include "pipeline/build.h"
 #include "tir/functor.h"
