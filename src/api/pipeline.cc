@@ -24,6 +24,7 @@ void CheckInterrupt() {
 // Options come complete from Python: target, exec_mode, stop_after, num_threads, config, progress.
 pipeline::BuildOptions OptionsFrom(const Dict& given) {
   pipeline::BuildOptions options;
+  options.pipeline = given["pipeline"].cast<ffi::String>();
   options.exec_mode = given["exec_mode"].cast<ffi::String>();
   options.num_threads = static_cast<int>(given["num_threads"].cast<int64_t>());
   options.run.target = given["target"].cast<ffi::String>();
@@ -53,21 +54,27 @@ Dict Build(ir::IRModule mod, Dict given) {
   return result;
 }
 
-// One pipeline without code generation: "default" up to `stop_after`, or a list of passes.
-ir::IRModule RunDefault(ir::IRModule mod, Dict given) {
-  pipeline::BuildOptions options = OptionsFrom(given);
-  options.run.evaluate = pipeline::MakeEvaluate(options.run.target);
+pipeline::Pipeline PipelineCalled(const ffi::String& name) {
   pipeline::Pipeline p;
-  pipeline::DefaultPipeline(p);
-  return p.Execute(std::move(mod), options.run).mod;
+  pipeline::MakePipeline(name, &p);
+  return p;
 }
 
-ffi::Array<ffi::Any> DefaultSteps() {
-  pipeline::Pipeline p;
-  pipeline::DefaultPipeline(p);
+// A pipeline without code generation.
+ir::IRModule Run(ir::IRModule mod, Dict given) {
+  pipeline::BuildOptions options = OptionsFrom(given);
+  options.run.evaluate = pipeline::MakeEvaluate(options.run.target);
+  return PipelineCalled(given["pipeline"].cast<ffi::String>())
+      .Execute(std::move(mod), options.run)
+      .mod;
+}
+
+// [[stage, pass]...]
+ffi::Array<ffi::Any> Steps(ffi::String name) {
   ffi::Array<ffi::Any> rows;
-  for (const auto& [stage, pass] : p.StepNames())
+  for (const auto& [stage, pass] : PipelineCalled(name).StepNames()) {
     rows.push_back(ffi::Array<ffi::Any>{ffi::String(stage), ffi::String(pass)});
+  }
   return rows;
 }
 
@@ -95,8 +102,8 @@ void RegisterPipeline() {
            [](ffi::Module executable, ffi::String path) {
              pipeline::ExportLibrary(executable, path);
            })
-      .def("relaxvm.pipeline.RunDefault", RunDefault)
-      .def("relaxvm.pipeline.DefaultSteps", DefaultSteps)
+      .def("relaxvm.pipeline.Run", Run)
+      .def("relaxvm.pipeline.Steps", Steps)
       .def("relaxvm.pipeline.FindViolation", FindViolation)
       .def("relaxvm.pipeline.Rules", Rules);
 }

@@ -82,7 +82,7 @@ std::string ModuleText(const IRModule& mod) { return script::Print(mod); }
 BuildResult Build(IRModule mod, const BuildOptions& options) {
   CheckExecMode(options.exec_mode);
   Pipeline pipeline;
-  DefaultPipeline(pipeline);
+  MakePipeline(options.pipeline, &pipeline);
   RunOptions run = options.run;
   if (!run.evaluate) run.evaluate = MakeEvaluate(run.target);
   RunResult lowered = pipeline.Execute(std::move(mod), run);

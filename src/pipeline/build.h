@@ -13,6 +13,7 @@
 namespace relaxvm::pipeline {
 
 struct BuildOptions {
+  std::string pipeline = "default";    // or "finish"
   std::string exec_mode = "bytecode";  // or "compiled"
   int num_threads = 0;                 // compile jobs at once; 0: as many as the process may use
   RunOptions run;                      // target, config, stop_after, progress, check_interrupt

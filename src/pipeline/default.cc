@@ -3,14 +3,16 @@
 #include "pipeline/pipeline.h"
 
 namespace relaxvm::pipeline {
+namespace {
 
-void DefaultPipeline(Pipeline& p) {
-  p.Stage("graph");  // any well-formed module
-
+void Lower(Pipeline& p) {
   p.Stage("lowered");  // operators are calls of tensor programs, packed functions and the VM
   p.Run(Pass::kLegalizeOps);
+}
 
-  p.Stage("scheduled");  // tensor programs are final loops
+// From here on nothing is chosen any more: every module takes this road.
+void Finish(Pipeline& p) {
+  p.Stage("scheduled");  // tensor programs have their final loops
   p.Run(Pass::kScheduleTensorPrograms);
 
   p.Stage("planned");  // memory is explicit
@@ -25,6 +27,24 @@ void DefaultPipeline(Pipeline& p) {
   p.Run(Pass::kLowerRuntimeBuiltin);
   p.Run(Pass::kComputePrimValue);
   p.Run(Pass::kVMShapeLower);
+}
+
+}  // namespace
+
+void MakePipeline(const std::string& name, Pipeline* p) {
+  p->Stage("graph");  // any well-formed module
+  if (name == "default") {
+    Lower(*p);
+    Finish(*p);
+  } else if (name == "zero") {
+    Lower(*p);
+  } else if (name == "finish") {
+    Lower(*p);
+    Finish(*p);
+  } else {
+    Fail(ErrorKind::kValueError, "there is no pipeline '", name,
+         "'; there are default, finish and zero");
+  }
 }
 
 }  // namespace relaxvm::pipeline

@@ -81,7 +81,9 @@ class Pipeline {
 // The module as TVMScript.
 std::string ModuleText(const IRModule& mod);
 
-// The whole road to bytecode, in order: default.cc.
-void DefaultPipeline(Pipeline& p);
+// The pipelines of default.cc by name: "default" (the whole road), "zero" (operators lowered and
+// fused), "finish" (what turns a module at any stage into bytecode, without optimising).  Throws
+// ValueError for another name.
+void MakePipeline(const std::string& name, Pipeline* p);
 
 }  // namespace relaxvm::pipeline

@@ -39,6 +39,9 @@ _NAMES.update(
 )
 _NAMES["BlockBuilder"] = ("relaxvm.relax.block_builder", "BlockBuilder")
 _NAMES["print"] = ("relaxvm.relax.op.calls", "print_")
+for _n in ("get_default_pipeline", "get_pipeline", "register_pipeline"):
+    _NAMES[_n] = ("relaxvm.relax.pipeline", _n)
+_NAMES["build"] = ("relaxvm.relax.vm_build", "build")
 _NAMES["DataflowBlockRewrite"] = ("relaxvm.relax.binding_rewrite", "DataflowBlockRewrite")
 
 _MODULES = (
@@ -52,11 +55,13 @@ _MODULES = (
     "frontend",
     "ir",
     "op",
+    "pipeline",
     "testing",
     "transform",
     "type",
     "utils",
     "virtual_machine",
+    "vm_build",
 )
 
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a model to an executable: what `relaxvm.compile` and `relaxvm.relax.build` do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relaxvm._compiler import func
+from relaxvm.ir.module import IRModule
+from relaxvm.runtime.executable import VMExecutable
+
+Progress = Callable[[str, int, int], None]
+
+
+def compile(  # noqa: A001  (the public name)
+    mod: Any,
+    target: Any = None,
+    *,
+    relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
+    tir_pipeline: str | None = "default",
+    exec_mode: str = "bytecode",
+    params: Mapping[str, Any] | None = None,
+    stop_after: str | None = None,
+    num_threads: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> VMExecutable | IRModule:
+    """Compiles a module, or the model in a file, for `target` ("llvm": this machine's CPU).
+
+    The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or a
+    pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.  `progress` is
+    called with the name of the step, how many are done, and how many there are.
+    """
+    _only_default_tir(tir_pipeline)
+    mod = _bind(as_module(mod), params)
+    pipeline = "default"
+    if relax_pipeline not in ("default", "default_build"):
+        from relaxvm.relax.pipeline import get_pipeline
+
+        if relax_pipeline is not None:
+            mod = (
+                get_pipeline(relax_pipeline)(mod)
+                if isinstance(relax_pipeline, str)
+                else relax_pipeline(mod)
+            )
+        pipeline = "finish"
+    options = {
+        "pipeline": pipeline,
+        "target": target_text(target),
+        "exec_mode": exec_mode,
+        "stop_after": stop_after or "",
+        "num_threads": num_threads or 0,
+        "config": dict(config or {}),
+        "progress": progress,
+    }
+    built = func("pipeline.Build")(mod, options)
+    if "executable" not in built:
+        return built["module"]
+    executable = VMExecutable(built["executable"])
+    executable.timings = [tuple(row) for row in built["timings"]]
+    return executable
+
+
+def as_module(mod: Any) -> IRModule:
+    """The module itself, or what a file (.onnx, .py with TVMScript), an ONNX model or a function becomes."""
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, (str, os.PathLike)):
+        return _load(os.fspath(mod))
+    if isinstance(mod, bytes) or type(mod).__name__ == "ModelProto":
+        from relaxvm.relax.frontend.onnx import from_onnx
+
+        return from_onnx(mod)
+    from relaxvm.relax.expr import Function
+
+    if isinstance(mod, Function):
+        return IRModule({"main": mod})
+    raise TypeError(
+        f"compile takes an IRModule, a Relax function, or the path of an ONNX model or a script, not {type(mod).__name__}"
+    )
+
+
+def target_text(target: Any) -> str:
+    """A target as compilation takes it: "llvm", "llvm -mcpu=znver3"."""
+    if target is None:
+        return "llvm"
+    text = str(target)
+    if text.split(" ", 1)[0] not in ("llvm", "cpu", "c"):
+        raise ValueError(
+            f'unknown target {text!r}; use "llvm", or "llvm -mcpu=<name>" for another CPU'
+        )
+    return "llvm" + text.removeprefix(text.split(" ", 1)[0])
+
+
+def _load(path: str) -> IRModule:
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path}: there is no such file")
+    if path.endswith(".py"):
+        from relaxvm.script import from_source
+
+        with open(path) as file:
+            return from_source(file.read())
+    from relaxvm.relax.frontend.onnx import from_onnx
+
+    return from_onnx(path)
+
+
+def _bind(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    if not params:
+        return mod
+    from relaxvm.relax.transform import BindParams
+
+    return BindParams("main", params)(mod)
+
+
+def _only_default_tir(tir_pipeline: str | None) -> None:
+    if tir_pipeline not in (None, "default"):
+        raise NotImplementedError(
+            'tir_pipeline: only "default" is there; schedule tensor programs before compiling'
+        )

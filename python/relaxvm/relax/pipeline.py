@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines by name: functions from module to module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxvm._compiler import func
+from relaxvm.ir.module import IRModule
+
+Pipeline = Callable[[IRModule], IRModule]
+
+
+class BuiltinPipeline:
+    """One of the compiler's own pipelines; `stages` and `passes` say what it does."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        target: str = "llvm",
+        stop_after: str = "",
+        config: dict[str, Any] | None = None,
+    ):
+        self.name = name
+        self._options = {
+            "pipeline": name,
+            "target": target,
+            "exec_mode": "bytecode",
+            "stop_after": stop_after,
+            "num_threads": 0,
+            "config": config or {},
+            "progress": None,
+        }
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        return func("pipeline.Run")(mod, self._options)
+
+    @property
+    def passes(self) -> list[tuple[str, str]]:
+        """(stage, pass) in order."""
+        return [(str(stage), str(name)) for stage, name in func("pipeline.Steps")(self.name)]
+
+    def __repr__(self) -> str:
+        return f"BuiltinPipeline({self.name!r})"
+
+
+def zero_pipeline(**options: Any) -> Pipeline:
+    """Lowers operators and fuses them; memory and shapes stay implicit."""
+    return BuiltinPipeline("zero", **options)
+
+
+def default_build_pipeline(**options: Any) -> Pipeline:
+    """The whole road to what VMCodeGen takes."""
+    return BuiltinPipeline("default", **options)
+
+
+PIPELINE_MAP: dict[str, Callable[..., Pipeline]] = {
+    "default": default_build_pipeline,
+    "default_build": default_build_pipeline,
+    "zero": zero_pipeline,
+}
+
+
+def get_pipeline(name: str = "zero", **kwargs: Any) -> Pipeline:
+    """The pipeline of that name, made with `kwargs`."""
+    if name not in PIPELINE_MAP:
+        raise ValueError(
+            f"there is no pipeline {name!r}; there are {', '.join(sorted(PIPELINE_MAP))}"
+        )
+    return PIPELINE_MAP[name](**kwargs)
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Pipeline]], Callable[..., Pipeline]]:
+    """Decorates a function that makes a pipeline; `get_pipeline(name, **kwargs)` calls it."""
+    if name in PIPELINE_MAP:
+        raise ValueError(f"there is a pipeline {name!r} already")
+
+    def register(make: Callable[..., Pipeline]) -> Callable[..., Pipeline]:
+        PIPELINE_MAP[name] = make
+        return make
+
+    return register
+
+
+def get_default_pipeline(target: Any) -> Pipeline:
+    """The pipeline that `build` runs for a target."""
+    from relaxvm._compile import target_text
+
+    return default_build_pipeline(target=target_text(target))
