@@ -5,9 +5,19 @@
 namespace relaxvm::pipeline {
 namespace {
 
-void Lower(Pipeline& p) {
-  p.Stage("lowered");  // operators are calls of tensor programs, packed functions and the VM
-  p.Run(Pass::kLegalizeOps);
+void Canonicalize(Pipeline& p) {
+  p.Run(Pass::kDecomposeOpsForInference);
+  p.Run(Pass::kCanonicalizeBindings);
+  p.Run(Pass::kEliminateCommonSubexpr);
+  p.Run(Pass::kDeadCodeElimination);
+}
+
+// Fuses what LegalizeOps made and what users wrote as call_tir.
+void Fuse(Pipeline& p) {
+  p.Run(Pass::kAnnotateTIROpPattern);
+  p.Run(Pass::kFoldConstant);
+  p.Run(Pass::kFuseOps);
+  p.Run(Pass::kFuseTIR);
 }
 
 // From here on nothing is chosen any more: every module takes this road.
@@ -31,20 +41,26 @@ void Finish(Pipeline& p) {
 
 }  // namespace
 
-void MakePipeline(const std::string& name, Pipeline* p) {
-  p->Stage("graph");  // any well-formed module
+void MakePipeline(const std::string& name, Pipeline* pipeline) {
+  Pipeline& p = *pipeline;
+  p.Stage("graph");  // any well-formed module, in normal form
+  p.Run(Pass::kNormalize);
   if (name == "default") {
-    Lower(*p);
-    Finish(*p);
-  } else if (name == "zero") {
-    Lower(*p);
-  } else if (name == "finish") {
-    Lower(*p);
-    Finish(*p);
-  } else {
+    Canonicalize(p);
+    p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});
+  } else if (name != "zero" && name != "finish") {
     Fail(ErrorKind::kValueError, "there is no pipeline '", name,
          "'; there are default, finish and zero");
   }
+
+  p.Stage("lowered");  // operators are calls of tensor programs, packed functions and the VM
+  p.Run(Pass::kLegalizeOps);
+  if (name != "finish") Fuse(p);
+  if (name == "default") {
+    p.Run(Pass::kDeadCodeElimination);
+    p.Run(Pass::kRewriteDataflowReshape);
+  }
+  if (name != "zero") Finish(p);
 }
 
 }  // namespace relaxvm::pipeline

@@ -2,7 +2,6 @@
 // Tensor programs on constants: compiled in memory, called through their packed entries.
 #include <tvm/ffi/container/tensor.h>
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
@@ -10,21 +9,11 @@
 #include "codegen/llvm/kernels.h"
 #include "ir/visitor.h"
 #include "pipeline/build.h"
+#include "support/host_tensor.h"
 #include "tir/functor.h"
 
 namespace relaxvm::pipeline {
 namespace {
-
-// Memory of the process for results.
-struct HostAlloc {
-  void AllocData(DLTensor* tensor) {
-    size_t bytes = static_cast<size_t>(ffi::GetDataSize(*tensor));
-    tensor->data = std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-    if (tensor->data == nullptr)
-      Fail(ErrorKind::kRuntimeError, "out of memory: ", bytes, " bytes for a constant");
-  }
-  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
-};
 
 class Evaluator {
  public:
@@ -36,9 +25,8 @@ class Evaluator {
     std::vector<ffi::AnyView> args;
     for (const ffi::Tensor& input : inputs) args.emplace_back(input);
     for (const passes::OutputTensor& output : outputs) {
-      results.push_back(ffi::Tensor::FromNDAlloc(
-          HostAlloc(), ffi::Shape(output.shape.begin(), output.shape.end()), output.dtype,
-          DLDevice{kDLCPU, 0}));
+      std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
+      results.push_back(NewHostTensor(shape, output.dtype));
     }
     for (const ffi::Tensor& result : results) args.emplace_back(result);
     ffi::Any nothing;

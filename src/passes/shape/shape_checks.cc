@@ -84,8 +84,8 @@ void CheckTuple(const Match& m, const ir::TupleTypeObj* type, const EmitValueFn&
     item->ty = known ? known_field : Type(ir::AnyType());
     Expr field = emit(item, item->ty);
     EmitTypeChecks(
-        {field, type->fields[i], known_field, m.context + ", field " + std::to_string(i)}, emit,
-        sizes);
+        {field, type->fields[i], known_field, m.context + " field " + std::to_string(i) + ":"},
+        emit, sizes);
   }
 }
 
@@ -136,18 +136,18 @@ bool NeedsCheck(const Type& expected, const Type& found) {
 }
 
 std::string ParamContext(const std::string& function, const ir::Var& param) {
-  return function + ": parameter '" + std::string(param->name) + "', expected " +
-         ops::DescribeType(param->ty);
+  return function + ": parameter '" + std::string(param->name) + "' (" +
+         ops::DescribeType(param->ty) + "):";
 }
 
 std::string ResultContext(const std::string& function, const Type& type) {
-  return function + ": result, expected " + ops::DescribeType(type);
+  return function + ": result (" + ops::DescribeType(type) + "):";
 }
 
 std::string CastContext(const std::string& function, const ir::MatchCastObj* cast) {
   std::string where = function + ": match_cast of '" + std::string(cast->var->name) + "'";
   if (cast->span.defined()) where = FormatError(cast->span.Place(), where);
-  return where + ", expected " + ops::DescribeType(cast->ty);
+  return where + " (" + ops::DescribeType(cast->ty) + "):";
 }
 
 }  // namespace relaxvm::passes
