@@ -31,10 +31,11 @@ pipeline::BuildOptions OptionsFrom(const Dict& given) {
   options.run.config = given["config"].cast<Dict>();
   options.run.stop_after = given["stop_after"].cast<ffi::String>();
   options.run.check_interrupt = CheckInterrupt;
-  if (auto progress = given["progress"].as<ffi::Function>()) {
-    options.run.progress = [call = progress.value()](const pipeline::Progress& p) {
-      call(ffi::String(p.step), p.done, p.total);
-    };
+  if (given["progress"] != nullptr) {
+    options.run.progress =
+        [call = given["progress"].cast<ffi::Function>()](const pipeline::Progress& p) {
+          call(ffi::String(p.step), p.done, p.total);
+        };
   }
   return options;
 }
