@@ -74,6 +74,7 @@ class ContractionEmitter {
     all.value = ir::IntrinExpr(acc_dtype_, Intrin::kIfThenElse,
                                {either, all.value, ir::Cast(acc_dtype_, result)});
     all.out = out_;
+    OrderReduction(&all);
     CollapseAxes(&all, analyzer_);
     const auto* both = all.value.as<ir::IntrinObj>();
     RELAXVM_CHECK(both != nullptr);
@@ -118,6 +119,31 @@ class ContractionEmitter {
       Expr to_;
     };
     return Replacer(result, ir::Cast(result.elem_dtype(), acc_)).Mutate(e);
+  }
+
+  // Puts the axis with the shortest steps through memory last: what stands next to each other is
+  // read one after the other.
+  void OrderReduction(Stage* all) const {
+    std::vector<const BufferLoadObj*> loads;
+    tir::PostOrderVisit(tir::Evaluate(all->value), [&](const ffi::ObjectRef& node) {
+      if (const auto* load = node.as<BufferLoadObj>()) loads.push_back(load);
+    });
+    auto step = [&](const Axis& axis) {
+      int64_t sum = 0;
+      for (const BufferLoadObj* load : loads) {
+        auto linear = LinearOffset::Of(load->indices[0], {axis});
+        if (!linear.has_value()) continue;
+        ffi::Map<Var, Expr> sizes;
+        Expr coeff = linear->Coeff(axis.var);
+        for (const Var& v : ir::FreeVars(coeff)) sizes.Set(v, 64);
+        sum += std::min<int64_t>(
+            ir::AsInt(analyzer_->Simplify(ir::Substitute(coeff, sizes))).value_or(0),
+            int64_t{1} << 40);
+      }
+      return sum;
+    };
+    std::stable_sort(all->reduce.begin(), all->reduce.end(),
+                     [&](const Axis& a, const Axis& b) { return step(a) > step(b); });
   }
 
   bool Classify() {
