@@ -88,7 +88,11 @@ void ProgramEmitter::AddIndex(const Expr& index, Value* stride, Address* address
 ProgramEmitter::Address ProgramEmitter::AddressOf(const BufferSlot& slot,
                                                   const ffi::Array<Expr>& indices) {
   Address address{nullptr, nullptr, nullptr, tir::IndexLanes(indices)};
-  for (size_t i = 0; i < indices.size(); ++i) AddIndex(indices[i], slot.strides[i], &address);
+  // One index on several dimensions counts elements in memory order.
+  const bool flat = indices.size() == 1 && slot.strides.size() != 1;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    AddIndex(indices[i], flat ? b_.getInt64(1) : slot.strides[i], &address);
+  }
   if (address.offset == nullptr) address.offset = b_.getInt64(0);
   return address;
 }
