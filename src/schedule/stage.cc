@@ -130,6 +130,15 @@ Expr Apply(Combine combine, Expr a, Expr b) {
   RELAXVM_UNREACHABLE();
 }
 
+Expr Accumulated(Combine combine, Expr accumulated, const Expr& next) {
+  const auto* product = next.as<BinaryObj>();
+  if (combine == Combine::kSum && product != nullptr && product->op == BinaryOp::kMul &&
+      IsFloat(next.dtype())) {
+    return ir::CallIntrin(ir::Intrin::kFma, {product->a, product->b, std::move(accumulated)});
+  }
+  return Apply(combine, std::move(accumulated), next);
+}
+
 std::optional<Program> ParseProgram(const PrimFunc& func) {
   if (IsScheduledByHand(func->body)) return std::nullopt;
   Program program{func, {}, {}};

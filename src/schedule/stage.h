@@ -50,6 +50,9 @@ struct Program {
 
 // The value of `combine` for `a` and `b`.
 Expr Apply(Combine combine, Expr a, Expr b);
+// `accumulated` combined with the next value; a product of floats is added without rounding in
+// between.
+Expr Accumulated(Combine combine, Expr accumulated, const Expr& next);
 
 // Absent when the program's outline is not "allocations, then nests of one block each" (already
 // scheduled by hand).

@@ -26,6 +26,12 @@ struct Tile {
   int64_t vectors;
 };
 
+// One register's worth of columns: `lanes` of them from `offset` on.
+struct Columns {
+  int64_t offset;
+  int64_t lanes;
+};
+
 // Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
 Tile TileFor(int64_t num_registers, int64_t vectors) {
   // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
@@ -179,8 +185,20 @@ class ContractionEmitter {
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
     outer_a_ = left;
     // B walked across its rows: copied once so that the vector axis is contiguous.
-    pack_ = !ir::IsIntValue(b->Coeff(vector_.var), 1) && EachElementOnce();
+    const bool contiguous = ir::IsIntValue(b->Coeff(vector_.var), 1);
+    pack_ = (!contiguous || FewCacheSets(*b)) && EachElementOnce();
     return true;
+  }
+
+  // Do the rows of B fall into a few sets of the cache, because their distance is a multiple of
+  // half a page?
+  bool FewCacheSets(const LinearOffset& b) const {
+    if (reduce_.empty()) return false;
+    const auto rows = ir::AsInt(row_.extent), depth = ir::AsInt(reduce_.back().extent);
+    const auto step = ir::AsInt(b.Coeff(reduce_.back().var));
+    if (rows.value_or(kRowsWorthPacking) < kRowsWorthPacking || depth.value_or(64) < 64)
+      return false;
+    return step.has_value() && step.value() * SizeInBytes(b_.dtype()) % 2048 == 0;
   }
 
   std::vector<Axis> All() const {
@@ -210,6 +228,9 @@ class ContractionEmitter {
       vectors = needed <= 4 ? needed : needed % 4 == 0 || needed >= 8 ? 4 : needed % 3 == 0 ? 3 : 4;
     }
     if (traits_.num_vectors <= 16) vectors = std::min<int64_t>(vectors, 2);
+    // One row has no second chain per column: more columns hide the latency.
+    if (rows.has_value() && rows.value() == 1) vectors = traits_.num_vectors >= 32 ? 12 : 6;
+    if (extent.has_value()) vectors = std::min(vectors, (extent.value() + lanes_ - 1) / lanes_);
     tile_ = TileFor(traits_.num_vectors, vectors);
     if (rows.has_value()) {
       tile_.rows = std::min(tile_.rows, std::max<int64_t>(rows.value(), 1));
@@ -272,7 +293,7 @@ class ContractionEmitter {
     const Expr first = chunk * Expr(kTilesPerTask);
     const Expr tiles = analyzer_->Simplify(ir::Min(kTilesPerTask, num_tiles - first));
     Stmt body;
-    Stmt full = Tiles(panel, first, tiles, tile_.vectors, Expr());
+    Stmt full = Tiles(panel, first, tiles, Full(tile_.vectors), Expr());
     if (analyzer_->ProveEqual(full_panels_, panels_)) {
       body = full;
     } else {
@@ -289,15 +310,29 @@ class ContractionEmitter {
     return OverTasks(tasks, body, num_k_ * Expr(width_ / lanes_ * tile_.rows * kTilesPerTask));
   }
 
-  // The panel that is not full: as few vectors as hold it, the last one masked.
+  // `vectors` whole registers.
+  std::vector<Columns> Full(int64_t vectors) const {
+    std::vector<Columns> columns;
+    for (int64_t v = 0; v < vectors; ++v) columns.push_back({v * lanes_, lanes_});
+    return columns;
+  }
+
+  // The panel that is not full: as few registers as hold it, the last one as narrow as it can be.
   Stmt RestPanel(const Var& panel, const Expr& first, const Expr& tiles) {
     Expr rest = analyzer_->Simplify(vector_.extent - full_panels_ * Expr(width_));
-    if (auto known = ir::AsInt(rest))
-      return Tiles(panel, first, tiles, (known.value() + lanes_ - 1) / lanes_, vector_.extent);
+    if (auto known = ir::AsInt(rest)) {
+      std::vector<Columns> columns = Full(known.value() / lanes_);
+      const int64_t done = known.value() / lanes_ * lanes_;
+      int64_t narrow = std::min<int64_t>(4, lanes_);
+      while (narrow < known.value() - done) narrow *= 2;
+      if (done < known.value()) columns.push_back({done, narrow});
+      const bool exact = known.value() - done == narrow || done == known.value();
+      return Tiles(panel, first, tiles, columns, exact ? Expr() : vector_.extent);
+    }
     // Unknown width: one variant for each number of vectors.
     Stmt chosen;
     for (int64_t v = tile_.vectors; v >= 1; --v) {
-      Stmt variant = Tiles(panel, first, tiles, v, vector_.extent);
+      Stmt variant = Tiles(panel, first, tiles, Full(v), vector_.extent);
       chosen = chosen.defined()
                    ? Stmt(tir::IfThenElse(ir::LessEqual(rest, v * lanes_), variant, chosen))
                    : variant;
@@ -305,97 +340,128 @@ class ContractionEmitter {
     return chosen;
   }
 
-  // Tiles [first, first + tiles) of the rows, `vectors` wide.
-  Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles, int64_t vectors,
-             const Expr& limit) {
+  // Tiles [first, first + tiles) of the rows; columns at or above `limit` (null: none) are left
+  // out.
+  Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles,
+             const std::vector<Columns>& columns, const Expr& limit) {
     const int64_t rows = tile_.rows;
     Var tile("tile", Int(64));
     const Expr start = (first + tile) * Expr(rows);
-    if (auto known = ir::AsInt(row_.extent)) {
-      if (known.value() % rows == 0)
-        return Loop(tile, tiles, ForKind::kSerial, OneTile(panel, start, rows, vectors, limit));
+    auto known = ir::AsInt(row_.extent);
+    if (known.has_value() && known.value() % rows == 0) {
+      return Loop(tile, tiles, ForKind::kSerial, OneTile(panel, start, rows, columns, limit));
     }
     // The last tile is moved back so that it ends with the axis: some rows are computed twice, to
     // the same values.
     Stmt moved =
         Loop(tile, tiles, ForKind::kSerial,
-             OneTile(panel, ir::Min(start, row_.extent - Expr(rows)), rows, vectors, limit));
+             OneTile(panel, ir::Min(start, row_.extent - Expr(rows)), rows, columns, limit));
     if (analyzer_->ProveAtLeast(row_.extent, rows)) return moved;
     Var one("one", Int(64));
-    Stmt few = For(one, 0, row_.extent, ForKind::kSerial, OneTile(panel, one, 1, vectors, limit));
+    Stmt few = For(one, 0, row_.extent, ForKind::kSerial, OneTile(panel, one, 1, columns, limit));
     return tir::IfThenElse(ir::GreaterEqual(row_.extent, rows), moved, few);
   }
 
-  Stmt OneTile(const Var& panel, const Expr& start, int64_t rows, int64_t vectors,
-               const Expr& limit) {
-    Buffer acc("acc", {Expr(rows * vectors * lanes_)}, acc_dtype_, "local");
-    Buffer right("right", {Expr(vectors * lanes_)}, acc_dtype_, "local");
-    Var row_start("row_start", Int(64));
-    const Expr column = panel * Expr(width_);
-    auto lane_loop = [&](int64_t v, const std::function<Stmt(const Var&, const Expr&)>& body) {
-      Var lane("lane", Int(64));
-      // Only the last vector of a rest can be partly outside.
-      Expr predicate = limit.defined() && v == vectors - 1
-                           ? ir::Less(lane, limit - column - Expr(v * lanes_))
-                           : Expr();
-      return Stmt(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, predicate)));
-    };
-    Stmt clear = Fill(acc, ir::Const(acc_dtype_, 0), rows * vectors * lanes_, lanes_);
-    return SeqStmt::Flatten({tir::Bind(row_start, start), tir::AllocBuffer(acc), clear,
-                             KLoops(panel, row_start, rows, vectors, acc, right, lane_loop),
-                             StoreTile(column, row_start, rows, vectors, acc, lane_loop)});
+  // A loop over the lanes of one register; its predicate leaves out what is above `limit`.
+  Stmt LaneLoop(const Columns& columns, bool last, const Expr& column, const Expr& limit,
+                const std::function<Stmt(const Var&, const Expr&)>& body) const {
+    Var lane("lane", Int(64));
+    // Only the last register of a rest can be partly outside.
+    Expr predicate =
+        limit.defined() && last ? ir::Less(lane, limit - column - Expr(columns.offset)) : Expr();
+    return For(lane, 0, columns.lanes, ForKind::kVectorized, body(lane, predicate));
   }
 
-  template <typename LaneLoop>
-  Stmt KLoops(const Var& panel, const Var& row_start, int64_t rows, int64_t vectors,
-              const Buffer& acc, const Buffer& right, const LaneLoop& lane_loop) {
-    ffi::Array<Stmt> step = {tir::AllocBuffer(right)};
-    for (int64_t v = 0; v < vectors; ++v) {
-      step.push_back(lane_loop(v, [&](const Var& lane, const Expr& predicate) {
-        Expr value;
-        if (pack_) {
-          value = packed_->Load({PackedRow(panel) + Expr(v * lanes_) + lane});
-        } else {
-          ffi::Map<Var, Expr> map;
-          map.Set(vector_.var, panel * Expr(width_) + Expr(v * lanes_) + lane);
-          value = tir::Substitute(b_, map);
-          if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
-        }
-        return BufferStore(right, ir::Cast(acc_dtype_, value), {Expr(v * lanes_) + lane});
-      }));
-    }
+  // Everything that one tile's code needs.
+  struct TileCode {
+    Expr panel, row_start, limit;
+    int64_t rows;
+    std::vector<Columns> columns;
+    int64_t width;  // of all columns
+    Buffer acc, right;
+  };
+
+  Stmt OneTile(const Var& panel, const Expr& start, int64_t rows,
+               const std::vector<Columns>& columns, const Expr& limit) {
+    const int64_t width = columns.back().offset + columns.back().lanes;
+    Var row_start("row_start", Int(64));
+    TileCode t{panel,
+               row_start,
+               limit,
+               rows,
+               columns,
+               width,
+               Buffer("acc", {Expr(rows * width)}, acc_dtype_, "local"),
+               Buffer("right", {Expr(width)}, acc_dtype_, "local")};
+    ffi::Array<Stmt> seq = {tir::Bind(row_start, start), tir::AllocBuffer(t.acc)};
     for (int64_t i = 0; i < rows; ++i) {
+      for (const Columns& c : columns) {
+        Var lane("lane", Int(64));
+        seq.push_back(
+            For(lane, 0, c.lanes, ForKind::kVectorized,
+                BufferStore(t.acc, ir::Const(acc_dtype_, 0), {Expr(i * width + c.offset) + lane})));
+      }
+    }
+    seq.push_back(KLoops(t));
+    seq.push_back(StoreTile(t));
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt KLoops(const TileCode& t) {
+    const Expr column = t.panel * Expr(width_);
+    ffi::Array<Stmt> step = {tir::AllocBuffer(t.right)};
+    for (size_t v = 0; v < t.columns.size(); ++v) {
+      const Columns& c = t.columns[v];
+      const bool last = v + 1 == t.columns.size();
+      step.push_back(
+          LaneLoop(c, last, column, t.limit, [&](const Var& lane, const Expr& predicate) {
+            Expr value;
+            if (pack_) {
+              value = packed_->Load({PackedRow(t.panel) + Expr(c.offset) + lane});
+            } else {
+              ffi::Map<Var, Expr> map;
+              map.Set(vector_.var, column + Expr(c.offset) + lane);
+              value = tir::Substitute(b_, map);
+              if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+            }
+            return BufferStore(t.right, ir::Cast(acc_dtype_, value), {Expr(c.offset) + lane});
+          }));
+    }
+    for (int64_t i = 0; i < t.rows; ++i) {
       Var left("left", acc_dtype_);
       ffi::Map<Var, Expr> map;
-      map.Set(row_.var, row_start + Expr(i));
+      map.Set(row_.var, t.row_start + Expr(i));
       step.push_back(tir::Bind(left, ir::Cast(acc_dtype_, tir::Substitute(a_, map))));
-      for (int64_t v = 0; v < vectors; ++v) {
+      for (const Columns& c : t.columns) {
         Var lane("lane", Int(64));
-        Expr at = Expr((i * vectors + v) * lanes_) + lane;
-        Expr next = right.Load({Expr(v * lanes_) + lane});
-        Expr sum = IsFloat(acc_dtype_) ? ir::CallIntrin(Intrin::kFma, {left, next, acc.Load({at})})
-                                       : ir::Add(acc.Load({at}), ir::Mul(left, next));
-        step.push_back(For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(acc, sum, {at})));
+        Expr at = Expr(i * t.width + c.offset) + lane;
+        Expr next = t.right.Load({Expr(c.offset) + lane});
+        Expr sum = IsFloat(acc_dtype_)
+                       ? ir::CallIntrin(Intrin::kFma, {left, next, t.acc.Load({at})})
+                       : ir::Add(t.acc.Load({at}), ir::Mul(left, next));
+        step.push_back(For(lane, 0, c.lanes, ForKind::kVectorized, BufferStore(t.acc, sum, {at})));
       }
     }
     return Loops(reduce_, SeqStmt::Flatten(step));
   }
 
-  template <typename LaneLoop>
-  Stmt StoreTile(const Expr& column, const Var& row_start, int64_t rows, int64_t vectors,
-                 const Buffer& acc, const LaneLoop& lane_loop) {
+  Stmt StoreTile(const TileCode& t) {
+    const Expr column = t.panel * Expr(width_);
     ffi::Array<Stmt> seq;
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t v = 0; v < vectors; ++v) {
-        seq.push_back(lane_loop(v, [&](const Var& lane, const Expr& predicate) {
-          ffi::Map<Var, Expr> map;
-          map.Set(row_.var, row_start + Expr(i));
-          map.Set(vector_.var, column + Expr(v * lanes_) + lane);
-          map.Set(acc_, acc.Load({Expr((i * vectors + v) * lanes_) + lane}));
-          Expr value = tir::Substitute(result_, map);
-          if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
-          return BufferStore(*out_, value, {tir::Substitute(out_offset_, map)}, predicate);
-        }));
+    for (int64_t i = 0; i < t.rows; ++i) {
+      for (size_t v = 0; v < t.columns.size(); ++v) {
+        const Columns& c = t.columns[v];
+        const bool last = v + 1 == t.columns.size();
+        seq.push_back(
+            LaneLoop(c, last, column, t.limit, [&](const Var& lane, const Expr& predicate) {
+              ffi::Map<Var, Expr> map;
+              map.Set(row_.var, t.row_start + Expr(i));
+              map.Set(vector_.var, column + Expr(c.offset) + lane);
+              map.Set(acc_, t.acc.Load({Expr(i * t.width + c.offset) + lane}));
+              Expr value = tir::Substitute(result_, map);
+              if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+              return BufferStore(*out_, value, {tir::Substitute(out_offset_, map)}, predicate);
+            }));
       }
     }
     return SeqStmt::Flatten(seq);
@@ -425,6 +491,7 @@ class ContractionEmitter {
   }
 
   static constexpr int64_t kTilesPerTask = 8;
+  static constexpr int64_t kRowsWorthPacking = 32;
 
   const Traits& traits_;
   arith::Analyzer* analyzer_;

@@ -110,7 +110,7 @@ class NestEmitter {
       return Loops(stage_.spatial, BufferStore(*stage_.out, stage_.value, stage_.indices));
     }
     Buffer acc = Accumulators(1);
-    Stmt update = BufferStore(acc, Apply(stage_.combine, acc.Load({0}), stage_.value), {0});
+    Stmt update = BufferStore(acc, Accumulated(stage_.combine, acc.Load({0}), stage_.value), {0});
     return Loops(stage_.spatial,
                  SeqStmt::Flatten({tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
                                    Loops(stage_.reduce, update),
@@ -174,8 +174,9 @@ class NestEmitter {
         value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
       }
       Expr at = Expr(u * lanes_) + lane;
-      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
-                        BufferStore(acc, Apply(stage_.combine, acc.Load({at}), value), {at})));
+      seq.push_back(
+          For(lane, 0, lanes_, ForKind::kVectorized,
+              BufferStore(acc, Accumulated(stage_.combine, acc.Load({at}), value), {at})));
     }
     return SeqStmt::Flatten(seq);
   }

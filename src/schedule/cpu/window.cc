@@ -140,7 +140,8 @@ class WindowEmitter {
                                            const Expr& predicate, const Expr& at) {
                      Expr value = tir::Substitute(formula, map);
                      if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
-                     return BufferStore(acc, Apply(stage_.combine, acc.Load({at}), value), {at});
+                     return BufferStore(acc, Accumulated(stage_.combine, acc.Load({at}), value),
+                                        {at});
                    }));
     };
     Stmt sum = reduce(stage_.value);
