@@ -4,6 +4,8 @@
 #include <tvm/ffi/extra/structural_hash.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <cstdlib>
+
 #include "api/convert.h"
 #include "api/register.h"
 #include "ir/module.h"
@@ -89,6 +91,16 @@ void CheckOnHost(const ffi::Tensor& data) {
   }
 }
 
+struct HostMemory {
+  void AllocData(DLTensor* t) {
+    int64_t elems = 1;
+    for (int i = 0; i < t->ndim; ++i) elems *= t->shape[i];
+    const auto bytes = static_cast<size_t>(SizeInBytes(t->dtype, elems));
+    t->data = std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+  }
+  void FreeData(DLTensor* t) { std::free(t->data); }
+};
+
 // The same memory under another element type of that size: for types that DLPack producers do not
 // know.
 ffi::Tensor Relabel(const ffi::Tensor& data, DLDataType dtype) {
@@ -138,6 +150,10 @@ void RegisterExpressions() {
       .def("relaxvm.ir.If",
            [](Expr cond, Expr yes, Expr no, Span span) { return ir::If(cond, yes, no, span); })
       .def("relaxvm.ir.RelabelTensor", Relabel)
+      .def("relaxvm.ir.EmptyTensor",
+           [](ffi::Shape shape, DLDataType dtype) {
+             return ffi::Tensor::FromNDAlloc(HostMemory(), shape, dtype, DLDevice{kDLCPU, 0});
+           })
       .def("relaxvm.ir.UpdateType", [](Expr e, Type ty) { e->ty = std::move(ty); })
       .def("relaxvm.ir.SetSpan", [](Expr e, Span span) { e->span = std::move(span); })
       .def("relaxvm.ir.StructuralEqual",

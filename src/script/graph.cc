@@ -20,6 +20,14 @@ std::string FirstWord(const ffi::String& target) {
   return text.substr(0, text.find(' '));
 }
 
+// At the end of a branch such a value is the branch's result itself, not a binding.
+bool NeedsNoBinding(const ir::BindingObj* binding) {
+  const Expr& e = binding->value;
+  return binding->IsInstance<ir::VarBindingObj>() &&
+         (e.as<ir::VarObj>() || e.as<ir::ConstantObj>() || e.as<ir::GlobalVarObj>() ||
+          e.as<ir::ShapeExprObj>() || (e->ty.defined() && e->ty.as<ir::PrimTypeObj>()));
+}
+
 }  // namespace
 
 // ---- types
@@ -177,6 +185,18 @@ std::string Printer::Value(const Expr& e) {
   return "I.unprintable(" + Quoted(e->GetTypeKey()) + ")";
 }
 
+// A number would become a tensor where an operator expects one: it carries its dtype.
+std::string Printer::ScalarValue(const Expr& e) {
+  if (const auto* imm = e.as<ir::IntImmObj>(); imm != nullptr && !IsBool(e.dtype())) {
+    return "T." + DTypeName(e.dtype()) + "(" + std::to_string(imm->value) + ")";
+  }
+  if (const auto* imm = e.as<ir::FloatImmObj>()) {
+    const std::string text = FloatText(imm->value);
+    return "T." + DTypeName(e.dtype()) + "(" + text + ")";
+  }
+  return Scalar(e);
+}
+
 // ---- calls
 
 std::string Printer::AttrArguments(const ir::CallObj* call) {
@@ -268,6 +288,7 @@ std::string Printer::Annotation(const Var& var, const Expr& value) {
   if (const auto* call = value.as<ir::CallObj>(); call != nullptr && call->ty_args.size() == 1) {
     if (ir::StructuralEqual(call->ty_args[0], var->ty)) return "";
   }
+  if (const auto* prim = var->ty.as<ir::PrimTypeObj>()) return ": T." + DTypeName(prim->dtype);
   return ": " + TypeText(var->ty);
 }
 
@@ -315,10 +336,10 @@ void Printer::Branch(const ir::SeqExprObj* seq, const std::string& result) {
   }
   const bool named = last != nullptr && seq->body.same_as(last->var) &&
                      !seq->blocks.back().as<ir::DataflowBlockObj>() &&
-                     !last->value.as<ir::FunctionObj>();
+                     !last->value.as<ir::FunctionObj>() && !NeedsNoBinding(last);
   if (named) DefineAs(last->var.get(), result);
   Blocks(seq->blocks);
-  if (!named) Line(result + " = R.branch_result(" + Value(seq->body) + ")");
+  if (!named) Line(result + " = " + Value(seq->body));
 }
 
 void Printer::DataflowBlock(const ir::BindingBlock& block) {

@@ -40,19 +40,6 @@ def _tuple(args: Any) -> Expr:
     return to_expr(args) if isinstance(args, (Expr, tuple, list)) else Tuple([to_expr(args)])
 
 
-def _split_tir_vars(args: Any, tir_vars: Any) -> tuple[Any, Any]:
-    """Trailing scalars among the arguments are sizes: they travel as `tir_vars`."""
-    if tir_vars is not None or not isinstance(args, (tuple, list)):
-        return args, tir_vars
-    from ...ir.expr import is_prim_expr
-
-    values = list(args)
-    sizes: list[Any] = []
-    while values and (is_prim_expr(values[-1]) or type(values[-1]) is int):
-        sizes.insert(0, values.pop())
-    return (values, sizes) if sizes else (args, None)
-
-
 def _program_args(gvar: Any, args: Any, tir_vars: Any) -> list[Any]:
     if isinstance(gvar, str):
         raise TypeError(
@@ -63,7 +50,6 @@ def _program_args(gvar: Any, args: Any, tir_vars: Any) -> list[Any]:
         raise TypeError(
             "call_tir calls a tensor program of the module, by its GlobalVar (cls.name)"
         )
-    args, tir_vars = _split_tir_vars(args, tir_vars)
     values = [gvar, _tuple(args)]
     if tir_vars is not None:
         values.append(tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(list(tir_vars)))

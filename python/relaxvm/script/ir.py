@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""I: modules, and what both languages share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import tvm_ffi
+
+from .. import _compiler
+from ..ir.expr import GlobalVar, Op, Range
+from ..ir.global_info import DummyGlobalInfo, VDevice
+from .state import current_infos
+
+
+def ir_module(mod: type | None = None, check_well_formed: bool = True, s_tir: bool = False) -> Any:
+    """Decorates a class: it becomes the module that it describes."""
+    from .parser.entry import parse_class
+
+    if mod is not None:
+        return parse_class(mod, sys._getframe(1))
+    return lambda cls: parse_class(cls, sys._getframe(1))
+
+
+class _Setting:
+    """What a statement of a module's class sets."""
+
+    def __init__(self, kind: str, values: Mapping[str, Any]) -> None:
+        self.module_setting, self.values = kind, dict(values)
+
+
+def module_attrs(attrs: Mapping[str, Any], allow_overwrite: bool = False) -> _Setting:
+    """Attributes of the module."""
+    return _Setting("attrs", attrs)
+
+
+def module_global_infos(global_infos: Mapping[str, Any]) -> _Setting:
+    """Devices and other infos of the module, by group."""
+    return _Setting("global_infos", global_infos)
+
+
+def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+    """A device that tensors of the module may lie on."""
+    return VDevice(target, vdevice_id, memory_scope)
+
+
+def dummy_global_info() -> DummyGlobalInfo:
+    return DummyGlobalInfo()
+
+
+def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VDevice:
+    """The `device_index`-th device of a kind among the module's."""
+    infos = current_infos()
+    if infos is None:
+        raise ValueError(
+            f'device "{target_kind}" is looked up outside of a module; write I.vdevice(...) instead'
+        )
+    devices = [d for d in infos.get("vdevice", []) if isinstance(d, VDevice)]
+    index = max(device_index, 0)
+    if target_kind != "vdevice":
+        devices = [d for d in devices if str(d.target).split(" ")[0] == target_kind]
+    if index >= len(devices):
+        raise ValueError(
+            f'the module has no device "{target_kind}:{index}"; list it in I.module_global_infos'
+        )
+    return devices[index]
+
+
+def lookup_vdevice_text(text: str) -> VDevice:
+    """The device written as "kind", "kind:index" or "kind:index:scope"."""
+    parts = text.split(":")
+    index = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
+    return lookup_vdevice(parts[0], index)
+
+
+class _MetaValue:
+    """A value that exists while parsing only."""
+
+    def __init__(self, value: Any) -> None:
+        self.meta_value = value
+
+
+def meta_var(value: Any) -> _MetaValue:
+    """A name for `value` without a binding in the program."""
+    return _MetaValue(getattr(value, "meta_value", value))
+
+
+def dtype(name: str) -> tvm_ffi.dtype:
+    """An element type as an attribute's value."""
+    return tvm_ffi.dtype(name)
+
+
+def Shape(values: list[int]) -> Any:  # noqa: N802 (a name of the script)
+    """A shape of integers as an attribute's value."""
+    return tvm_ffi.Shape(values)
+
+
+def metadata(groups: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Large constants of a printed program: (dtype, shape, content as base64) each."""
+    return {name: [_constant(*row) for row in rows] for name, rows in groups.items()}
+
+
+def _constant(dtype_name: str, shape: list[int], text: str) -> Any:
+    from ..relax.expr import Constant
+
+    decode = _compiler.func("script.DecodeTensor")
+    data = _compiler.func("ir.EmptyTensor")(shape, tvm_ffi.dtype(dtype_name))
+    decode(text, data)
+    return Constant(data)
+
+
+def unprintable(type_key: str) -> Any:
+    """Stands where the printer met an object that has no script form."""
+    raise ValueError(
+        f"the program holds an object of type {type_key}, which cannot be written as script"
+    )
+
+
+def pyfunc(func: Any) -> Any:
+    """Functions of Python inside modules are not supported."""
+    raise NotImplementedError(
+        "I.pyfunc is not supported; register a packed function and call it with R.call_packed"
+    )
+
+
+__all__ = [
+    "GlobalVar",
+    "Op",
+    "Range",
+    "Shape",
+    "dtype",
+    "dummy_global_info",
+    "ir_module",
+    "lookup_vdevice",
+    "meta_var",
+    "metadata",
+    "module_attrs",
+    "module_global_infos",
+    "pyfunc",
+    "unprintable",
+    "vdevice",
+]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where parsing begins: decorators hand over a class or function, `from_source` a text."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+from typing import Any
+
+from ...error import DiagnosticError
+from .source import Source, captured, find_class, find_function, in_module_class
+
+
+def parse_class(cls: type, frame: types.FrameType) -> Any:
+    """The module that a decorated class describes."""
+    from .module import parse_module
+
+    source, node = find_class(cls.__name__, frame)
+    methods = [getattr(f, "script_function", f) for f in vars(cls).values()]
+    return parse_module(source, node, captured(frame, *methods))
+
+
+def parse_function(func: Any, frame: types.FrameType, kind: str, options: dict[str, Any]) -> Any:
+    """The function that a decorated function describes, or a mark when it stands in a class that becomes a module."""
+    if in_module_class(frame):
+        return func
+    source, node = find_function(func)
+    return parse_definition(source, node, captured(frame, func), kind, options)
+
+
+def parse_definition(
+    source: Source,
+    node: ast.FunctionDef,
+    outside: dict[str, Any],
+    kind: str,
+    options: dict[str, Any],
+) -> Any:
+    """A function outside of any module."""
+    from .graph import GraphParser
+    from .program import ProgramParser
+
+    if kind == "prim_func":
+        return ProgramParser(source, outside).parse(node, private=bool(options.get("private")))
+    return GraphParser(source, outside).parse(
+        node, pure=bool(options.get("pure", True)), private=bool(options.get("private"))
+    )
+
+
+def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
+    """The module or function that a text describes; names R, T, I are there without import."""
+    from .. import ir, relax, tirx
+
+    if isinstance(text, type):
+        return parse_class(text, sys._getframe(1))
+    if isinstance(text, types.FunctionType):
+        raise TypeError("decorate a function with @R.function or @T.prim_func to parse it")
+    names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
+    names.update(extra_vars or {})
+    source = Source("<script>", str(text))
+    results = [r for r in (_top_level(source, n, names) for n in source.tree.body) if r is not None]
+    if not results:
+        raise DiagnosticError(
+            f"{source.name}:1:1: nothing to parse; write a class under @I.ir_module, "
+            "or a function under @R.function or @T.prim_func"
+        )
+    return results[-1]
+
+
+parse = from_source
+
+
+def _top_level(source: Source, node: ast.stmt, names: dict[str, Any]) -> Any:
+    from .evaluate import Evaluator, Scope
+    from .module import function_kind, parse_module
+
+    if isinstance(node, ast.ClassDef):
+        return parse_module(source, node, names)
+    if isinstance(node, ast.FunctionDef):
+        kind, options = function_kind(Evaluator(source, Scope(names)), node)
+        if kind is not None:
+            return parse_definition(source, node, names, kind, options)
+    # Anything else is ordinary Python: imports, metadata, helpers.
+    try:
+        exec(compile(ast.Module([node], []), source.name, "exec"), names)
+    except DiagnosticError:
+        raise
+    except Exception as error:
+        source.fail(node, str(error))
+    return None

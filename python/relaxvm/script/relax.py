@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R: the graph language.  All operators of the table are here by name, besides what is written below."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable as _Function
+from collections.abc import Mapping, Sequence
+from typing import Any as _Any
+
+from ..ir.base import plain
+from ..ir.expr import Expr
+from ..relax import op as _op
+from ..relax.expr import (
+    DataTypeImm,
+    ExternFunc,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    TupleGetItem,
+    const,
+    prim_value,
+    to_expr,
+)
+from ..relax.expr import Tuple as _TupleExpr
+from ..relax.op.build import ROWS as _ROWS
+from .types import AnyAnnotation as Any
+from .types import CallableAnnotation as Callable
+from .types import Prim, Tensor
+from .types import ShapeAnnotation as Shape
+from .types import TupleAnnotation as Tuple
+
+Object = Any
+
+
+def function(
+    f: _Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True
+) -> _Any:
+    """Decorates a function of the graph language."""
+    from .parser.entry import parse_function
+
+    options = {"pure": pure, "private": private}
+    if f is not None:
+        return parse_function(f, sys._getframe(1), "function", options)
+    return lambda g: parse_function(g, sys._getframe(1), "function", options)
+
+
+function.script_kind = "function"  # type: ignore[attr-defined]
+
+
+class _Mark:
+    """A statement of the script that is no value; the parser reads it."""
+
+    def __init__(self, kind: str, *values: _Any) -> None:
+        self.mark, self.values = kind, values
+
+    def __enter__(self) -> _Any:
+        raise RuntimeError(
+            f"R.{self.mark}() has meaning only inside of a function under @R.function"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        """See __enter__."""
+
+
+def dataflow() -> _Mark:
+    """A block without effects and control flow."""
+    return _Mark("dataflow")
+
+
+def output(*values: Expr) -> _Mark:
+    """What the code after a dataflow block may use of it."""
+    return _Mark("output", *values)
+
+
+def func_attr(attrs: Mapping[str, _Any]) -> _Mark:
+    """Attributes of the function."""
+    return _Mark("func_attr", dict(attrs))
+
+
+def func_name(name: str) -> _Mark:
+    """Another name for the function."""
+    return _Mark("func_name", name)
+
+
+def func_global_symbol(name: str) -> _Mark:
+    """The name that the function is exported under."""
+    return _Mark("func_attr", {"global_symbol": name})
+
+
+class MatchCastValue:
+    """The right side of `x = R.match_cast(value, ty)`."""
+
+    def __init__(self, value: Expr, ty: _Any) -> None:
+        self.value, self.ty = value, ty
+
+
+def match_cast(value: _Any, ty: _Any) -> MatchCastValue:
+    """Checks at run time that `value` has type `ty`, and binds the symbolic variables of `ty`."""
+    return MatchCastValue(to_expr(value), ty)
+
+
+def emit(value: _Any, annotate_ty: _Any = None) -> _Any:
+    """The value itself: assigning it binds it."""
+    return to_expr(value)
+
+
+def emit_with_type(op: str, args: _Any, ty_args: _Any = None) -> _Any:
+    """A call of an operator with a stated type."""
+    return _op.call_operator(op, list(args), None, [plain(t) for t in ty_args or ()])
+
+
+def emit_te(func: _Function[..., _Any], *args: _Any, **kwargs: _Any) -> _Any:
+    """A call of the tensor program that `func` describes on tensor expressions."""
+    return _Mark("emit_te", func, args, kwargs)
+
+
+def shape(value: Sequence[_Any]) -> ShapeExpr:
+    """A shape value."""
+    return ShapeExpr(list(value))
+
+
+def str(value: _Any) -> StringImm:
+    """A string value."""
+    return StringImm(value)
+
+
+def dtype(value: _Any) -> DataTypeImm:
+    """An element type as a value."""
+    return DataTypeImm(value)
+
+
+def tuple(*fields: _Any) -> _TupleExpr:
+    """A tuple value."""
+    return _TupleExpr(list(fields))
+
+
+class Macro:
+    """A function of the script that is inlined where it is called."""
+
+    def __init__(self, func: _Any, frame: _Any, hygienic: bool) -> None:
+        from .parser.source import captured, find_function
+
+        self.source, self.macro_node = find_function(func)
+        self.hygienic = hygienic
+        self.outside = captured(frame, func) if hygienic else None
+
+    def __call__(self, *args: _Any, **kwargs: _Any) -> _Any:
+        raise TypeError("a macro has meaning only inside of a script")
+
+
+def macro(*args: _Any, hygienic: bool = True) -> _Any:
+    """Decorates a macro; a hygienic one sees the names of where it was defined, another those of its callers."""
+    if args and callable(args[0]):
+        return Macro(args[0], sys._getframe(1), hygienic)
+    return lambda f: Macro(f, sys._getframe(1), hygienic)
+
+
+def _install() -> None:
+    """Operators: relax.nn.softmax is R.nn.softmax."""
+    names = globals()
+    for name in _ROWS:
+        first = name.split(".")[0]
+        if first not in names:
+            names[first] = getattr(_op, first)
+    for name in ("call_op", "call_packed"):
+        names[name] = getattr(_op, name)
+
+
+_install()
+print = _op.print  # type: ignore[attr-defined]
+
+__all__ = [n for n in dir() if not n.startswith("_")]
