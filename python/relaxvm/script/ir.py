@@ -92,7 +92,7 @@ def dtype(name: str) -> tvm_ffi.dtype:
     return tvm_ffi.dtype(name)
 
 
-def Shape(values: list[int]) -> Any:  # noqa: N802 (a name of the script)
+def Shape(values: list[int]) -> Any:
     """A shape of integers as an attribute's value."""
     return tvm_ffi.Shape(values)
 

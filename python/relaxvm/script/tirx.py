@@ -11,40 +11,16 @@ import tvm_ffi
 
 from .. import _compiler
 from ..ir.base import plain
-from ..ir.expr import Call, Expr, FloatImm, IntImm, Range, Var, is_prim_expr
+from ..ir.expr import Call, Expr, Range, Var
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import ExternFunc, StringImm
 from ..tirx import op as _op
 from ..tirx.buffer import BufferLoad, BufferRegion, BufferType
 from ..tirx.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
     Intrin,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Ramp,
-    Select,
-    Shuffle,
-    Sub,
 )
 from ..tirx.expr import Let as _LetExpr
 from ..tirx.stmt import BufferStore, ForKind
-from .ir import meta_var
 
 _region = _compiler.func("tirx.BufferRegion")
 _const = _compiler.func("prim.Const")
@@ -163,7 +139,7 @@ def _buffer_type(
     )
 
 
-def Buffer(  # noqa: N802 (a name of the script)
+def Buffer(
     shape: Any,
     dtype: Any = "float32",
     data: Any = None,
@@ -394,14 +370,14 @@ class _LetName:
 let = _LetName()
 
 
-def Let(expr: Any, where: Mapping[Any, Any] | None = None) -> Any:  # noqa: N802
+def Let(expr: Any, where: Mapping[Any, Any] | None = None) -> Any:
     """`expr`, in which the variables of `where` have the given values."""
     for var, value in reversed(list((where or {}).items())):
         expr = _LetExpr(var, value, expr)
     return expr
 
 
-def Assert(condition: Any, message: str, error_kind: str = "RuntimeError") -> Mark:  # noqa: N802
+def Assert(condition: Any, message: str, error_kind: str = "RuntimeError") -> Mark:
     return Mark("assert", condition=plain(condition), message=message, error_kind=error_kind)
 
 

@@ -233,6 +233,6 @@ CallableAnnotation = _CallableName()
 AnyAnnotation = _AnyName()
 
 
-def Prim(dtype: Any) -> PrimType:  # noqa: N802 (a name of the script)
+def Prim(dtype: Any) -> PrimType:
     """A scalar."""
     return PrimType(dtype)

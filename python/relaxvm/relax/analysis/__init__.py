@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions about programs of the graph language; nothing here changes one."""
+
+from .programs import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    check_well_formed,
+    contains_impure_call,
+    defined_symbolic_vars,
+    detect_recursion,
+    free_symbolic_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    remove_all_unused,
+    udchain,
+    used_vars,
+    well_formed,
+)
+from .types import (
+    BaseCheckResult,
+    definable_tir_vars_in_type,
+    derive_call_ret_type,
+    erase_to_well_defined,
+    get_static_type,
+    tir_vars_in_type,
+    type_base_check,
+    type_lca,
+)
+
+__all__ = [
+    "BaseCheckResult",
+    "all_global_vars",
+    "all_vars",
+    "bound_vars",
+    "check_well_formed",
+    "contains_impure_call",
+    "definable_tir_vars_in_type",
+    "defined_symbolic_vars",
+    "derive_call_ret_type",
+    "detect_recursion",
+    "erase_to_well_defined",
+    "free_symbolic_vars",
+    "free_vars",
+    "get_static_type",
+    "get_var2val",
+    "name_to_binding",
+    "post_order_visit",
+    "remove_all_unused",
+    "tir_vars_in_type",
+    "type_base_check",
+    "type_lca",
+    "udchain",
+    "used_vars",
+    "well_formed",
+]

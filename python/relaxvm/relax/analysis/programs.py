@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables, bindings and form of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ... import _compiler
+from ...ir.expr import Expr, GlobalVar, Var
+from ...ir.module import IRModule
+from ..expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr
+
+_all_vars = _compiler.func("analysis.all_vars")
+_bound_vars = _compiler.func("analysis.bound_vars")
+_free_vars = _compiler.func("analysis.free_vars")
+_all_global_vars = _compiler.func("analysis.all_global_vars")
+_defined_symbolic = _compiler.func("analysis.defined_symbolic_vars")
+_free_symbolic = _compiler.func("analysis.free_symbolic_vars")
+_post_order = _compiler.func("ir.PostOrderVisit")
+
+
+def all_vars(expr: Expr) -> list[Var]:
+    """Variables of the graph language, used or defined, in order."""
+    return list(_all_vars(expr))
+
+
+def bound_vars(expr: Expr) -> list[Var]:
+    """Variables that the expression defines."""
+    return list(_bound_vars(expr))
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """Variables that it uses and does not define."""
+    return list(_free_vars(expr))
+
+
+def all_global_vars(expr: Expr) -> list[GlobalVar]:
+    """Functions of the module that it refers to."""
+    return list(_all_global_vars(expr))
+
+
+def defined_symbolic_vars(func: Function) -> list[Var]:
+    """Symbolic variables that parameters and match_casts define."""
+    return list(_defined_symbolic(func))
+
+
+def free_symbolic_vars(func: Function) -> list[Var]:
+    """Symbolic variables that nothing in the function defines."""
+    return list(_free_symbolic(func))
+
+
+def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
+    """Calls `fvisit` for every expression, children before parents."""
+    _post_order(expr, fvisit)
+
+
+def _sequences(expr: Any) -> Iterator[SeqExpr]:
+    stack = [expr]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Function):
+            stack.append(item.body)
+        elif isinstance(item, If):
+            stack += [item.false_branch, item.true_branch]
+        elif isinstance(item, SeqExpr):
+            yield item
+            for block in item.blocks:
+                stack.extend(b.value for b in block.bindings if isinstance(b.value, (Function, If)))
+
+
+def _bindings(expr: Any) -> Iterator[Binding]:
+    if isinstance(expr, BindingBlock):
+        yield from expr.bindings
+        return
+    for seq in _sequences(expr):
+        for block in seq.blocks:
+            yield from block.bindings
+
+
+def get_var2val(func: Function) -> dict[Var, Expr]:
+    """Bound variables and their values."""
+    return {b.var: b.value for b in _bindings(func)}
+
+
+def name_to_binding(func: Function) -> dict[str, list[Binding]]:
+    """Bindings by the name of their variable."""
+    found: dict[str, list[Binding]] = {}
+    for b in _bindings(func):
+        found.setdefault(str(b.var.name), []).append(b)
+    return found
+
+
+def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+    """For each variable of a dataflow block the variables whose values use it."""
+    users: dict[Var, list[Var]] = {}
+    for b in block.bindings:
+        users.setdefault(b.var, [])
+        for used in free_vars(b.value):
+            users.setdefault(used, []).append(b.var)
+    return users
+
+
+def used_vars(node: Any) -> list[Var]:
+    """Variables that are used."""
+    if isinstance(node, BindingBlock):
+        found: dict[Var, None] = {}
+        for b in node.bindings:
+            found.update(dict.fromkeys(free_vars(b.value)))
+        return list(found)
+    return free_vars(node)
+
+
+def remove_all_unused(func: Function) -> Function:
+    """The function without bindings that nobody uses."""
+    name = "main"
+    mod = IRModule({name: func})
+    result = _compiler.func("transform.Run")(
+        "DeadCodeElimination", mod, {"entry_functions": [name]}, {}, "llvm"
+    )
+    return result[name]
+
+
+def contains_impure_call(expr: Expr, own_name: Any = None) -> bool:
+    """Is there a call with effects? Functions in functions count only where they are called."""
+    return _compiler.func("analysis.contains_impure_call")(expr, own_name)
+
+
+def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
+    """Groups of functions that call each other, or themselves."""
+    calls = {
+        var: [v for v in all_global_vars(func) if v in mod] for var, func in mod.functions_items()
+    }
+    return [sorted(g, key=lambda v: str(v.name_hint)) for g in _cycles(calls)]
+
+
+def _cycles(edges: dict[GlobalVar, list[GlobalVar]]) -> list[list[GlobalVar]]:
+    reach = {v: _reachable(v, edges) for v in edges}
+    groups: list[list[GlobalVar]] = []
+    done: set[GlobalVar] = set()
+    for v in edges:
+        if v in done or v not in reach[v]:
+            continue
+        group = [w for w in edges if w in reach[v] and v in reach[w]]
+        done.update(group)
+        groups.append(group)
+    return groups
+
+
+def _reachable(start: GlobalVar, edges: dict[GlobalVar, list[GlobalVar]]) -> set[GlobalVar]:
+    seen: set[GlobalVar] = set()
+    stack = list(edges[start])
+    while stack:
+        v = stack.pop()
+        if v not in seen:
+            seen.add(v)
+            stack.extend(edges.get(v, ()))
+    return seen
+
+
+def _violation(obj: Any) -> str | None:
+    mod = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
+    found = _compiler.func("analysis.ill_formed")(mod)
+    return None if found is None else str(found)
+
+
+def check_well_formed(obj: Any, check_ty: bool = True) -> bool:
+    """Does a module or function keep the rules of the language?"""
+    return _violation(obj) is None
+
+
+def well_formed(obj: Any, check_ty: bool = True) -> bool:
+    """As check_well_formed, but an error says which rule is broken, and where."""
+    found = _violation(obj)
+    if found is not None:
+        raise ValueError(f"the program is not well formed: {found}")
+    return True

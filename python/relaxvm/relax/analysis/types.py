@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relations between types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from ... import _compiler
+from ...ir.base import plain
+from ...ir.expr import Call, Expr, Var
+from ...ir.type import FuncType, TupleType, Type
+from ..type import ShapeType, TensorType
+
+_fit = _compiler.func("analysis.type_fit")
+_lca = _compiler.func("analysis.type_lca")
+_erase = _compiler.func("analysis.erase_to_visible")
+_result = _compiler.func("analysis.call_result_type")
+_vars = _compiler.func("analysis.tir_vars_in_type")
+_definable = _compiler.func("analysis.definable_tir_vars_in_type")
+_substitute = _compiler.func("ir.Substitute")
+_NEVER, _CHECK, _ALWAYS = range(3)
+
+
+class BaseCheckResult(IntEnum):
+    """How a type relates to one that a value is expected to have."""
+
+    FAIL_L0 = 0  # never fits
+    FAIL_L1 = 1  # what is known without shapes does not show that it fits
+    FAIL_L2 = 2  # only its shapes do not show that it fits
+    PASS = 3
+
+
+def get_static_type(ty: Any) -> Type:
+    """The type without sizes: ranks and dtypes stay."""
+    ty = plain(ty)
+    if isinstance(ty, TensorType):
+        return TensorType(None, ty.dtype, ty.vdevice, ty.ndim)
+    if isinstance(ty, ShapeType):
+        return ShapeType(ndim=ty.ndim)
+    if isinstance(ty, TupleType):
+        return TupleType([get_static_type(f) for f in ty.fields])
+    if isinstance(ty, FuncType):
+        params = None if ty.params is None else [get_static_type(p) for p in ty.params]
+        return FuncType(params, get_static_type(ty.ret), ty.purity)
+    return ty
+
+
+def type_base_check(base: Any, derived: Any) -> BaseCheckResult:
+    """Does a value of type `derived` fit where `base` is expected?"""
+    base, derived = plain(base), plain(derived)
+    fit = _fit(base, derived)
+    if fit == _ALWAYS:
+        return BaseCheckResult.PASS
+    if fit == _NEVER:
+        return BaseCheckResult.FAIL_L0
+    static = _fit(get_static_type(base), get_static_type(derived))
+    return BaseCheckResult.FAIL_L2 if static == _ALWAYS else BaseCheckResult.FAIL_L1
+
+
+def type_lca(lhs: Any, rhs: Any) -> Type:
+    """The least type that both are."""
+    return _lca(plain(lhs), plain(rhs))
+
+
+def tir_vars_in_type(ty: Any) -> list[Var]:
+    """Symbolic variables in a type, in order of appearance."""
+    return list(_vars(plain(ty)))
+
+
+def definable_tir_vars_in_type(ty: Any) -> list[Var]:
+    """Symbolic variables that stand alone in a dimension."""
+    return list(_definable(plain(ty)))
+
+
+def erase_to_well_defined(
+    ty: Any,
+    shape_var_map: Mapping[Var, Expr] | None = None,
+    var_map: Mapping[Var, Expr] | None = None,
+) -> Type:
+    """The type in terms of what the maps give; what they do not know is forgotten."""
+    known = {**(shape_var_map or {}), **(var_map or {})}
+    return _substitute(_erase(plain(ty), list(known)), known)
+
+
+def derive_call_ret_type(func_ty: FuncType, call: Call, ctx: Any = None) -> Type:
+    """What calling a function of type `func_ty` gives."""
+    return _result(plain(func_ty), call)

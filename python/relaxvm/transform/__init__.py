@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passes, their context and their instruments."""
+
+from ..ir.instrument import PassInstrument, pass_instrument
+from .passes import (
+    BuiltinPass,
+    ModulePass,
+    Pass,
+    PassContext,
+    PassInfo,
+    Sequential,
+    module_pass,
+    pass_function,
+)
+
+__all__ = [
+    "BuiltinPass",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "Sequential",
+    "module_pass",
+    "pass_function",
+    "pass_instrument",
+]
