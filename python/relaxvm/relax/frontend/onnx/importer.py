@@ -16,7 +16,7 @@ from . import ops, registry, symbolic
 from .dimensions import identifier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
-from .load import Model, read_model
+from .load import Model, expand_operators, read_model
 from .values import Known, Sequence, Tensor, Value
 
 ops.load()
@@ -41,6 +41,7 @@ def from_onnx(
     loaded = read_model(model)
     if opset is not None:
         loaded.opsets[""] = opset
+    loaded = with_supported_operators(loaded)
     importer = _Importer(loaded, keep_params_in_input, sanitize_input_names)
     return importer.run(shape_dict or {}, dtype_dict)
 
@@ -248,6 +249,26 @@ def outer_names(graph: Any) -> set[str]:
             for sub in (attribute.g, *attribute.graphs):
                 names |= outer_names(sub)
     return names
+
+
+# Definitions use other operators that are defined so in their turn.
+MAX_EXPANSIONS = 8
+
+
+def with_supported_operators(model: Model) -> Model:
+    """The model with unsupported operators replaced by their definitions, where ONNX has one."""
+    for _ in range(MAX_EXPANSIONS):
+        missing = set()
+        for node in needed_nodes(model.proto.graph):
+            domain = registry.canonical_domain(node.domain)
+            version = model.opsets.get(domain)
+            if version is not None and registry.find(domain, node.op_type, version) is None:
+                missing.add((domain, node.op_type))
+        expanded = expand_operators(model, missing) if missing else model
+        if expanded is model:
+            break
+        model = expanded
+    return model
 
 
 def check_supported(model: Model, nodes: list) -> None:

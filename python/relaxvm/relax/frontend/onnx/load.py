@@ -124,6 +124,53 @@ def _expand_functions(proto: onnx.ModelProto, place: str) -> onnx.ModelProto:
         raise InvalidModel(f"{place}: its local functions cannot be expanded: {e}") from e
 
 
+def expand_operators(model: Model, operators: set[tuple[str, str]]) -> Model:
+    """The model with operators that ONNX defines by others replaced by their definitions."""
+    from onnx import inliner
+
+    defined = sorted(
+        (domain, name)
+        for domain, name in operators
+        if is_defined_by_others(domain, name, model.opsets[domain])
+    )
+    if not defined:
+        return model
+    try:
+        proto = inliner.inline_selected_functions(
+            _with_default_attributes(model, defined),
+            defined,
+            exclude=False,
+            inline_schema_functions=True,
+        )
+    except RuntimeError:  # not every definition can be expanded, as with absent optional inputs
+        return model
+    return Model(proto, model.folder, model.place)
+
+
+def _with_default_attributes(model: Model, operators: list[tuple[str, str]]) -> onnx.ModelProto:
+    """A copy whose nodes of these operators say all attributes; definitions refer to them."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    for node in proto.graph.node:
+        key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+        if key not in operators:
+            continue
+        given = {a.name for a in node.attribute}
+        schema = onnx.defs.get_schema(node.op_type, model.opsets[key[0]], key[0])
+        for name, attribute in schema.attributes.items():
+            if name not in given and attribute.default_value.type:
+                node.attribute.append(attribute.default_value)
+    return proto
+
+
+def is_defined_by_others(domain: str, name: str, version: int) -> bool:
+    try:
+        schema = onnx.defs.get_schema(name, version, domain)
+    except onnx.defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function
+
+
 def _read_external(folder: str | None, entries: dict[str, str], label: str) -> bytes:
     location = entries.get("location", "")
     if folder is None:

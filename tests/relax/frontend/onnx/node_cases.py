@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX's own node tests: runs each, and says how many pass.
+
+    python node_cases.py [--only PATTERN] [--write FILE]
+
+Each case ends as `pass`, `unsupported` (refused with a clear error), `wrong` or `error`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import fnmatch
+import json
+import multiprocessing
+import signal
+import sys
+import warnings
+
+import numpy as np
+
+CASE_LIMIT_S = 60
+
+
+def load_cases() -> dict:
+    """Name -> case; the outputs that a case expects are made when it is loaded."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node")}
+
+
+def run_case(case) -> tuple[str, str]:
+    """(state, detail) of one case."""
+    from relaxvm.relax.frontend.onnx import UnsupportedModel, from_onnx
+
+    try:
+        module = from_onnx(case.model)
+    except UnsupportedModel as e:
+        return "unsupported", str(e)
+    except Exception as e:
+        return "error", f"import: {type(e).__name__}: {e}"
+    try:
+        outputs_of = compiled(module)
+        for inputs, expected in case.data_sets:
+            outputs = outputs_of(inputs)
+            for i, (have, want) in enumerate(zip(outputs, expected, strict=True)):
+                compare(have, want, case.rtol, case.atol, i)
+    except AssertionError as e:
+        return "wrong", " ".join(str(e).split())
+    except Exception as e:
+        return "error", f"{type(e).__name__}: {e}"
+    return "pass", ""
+
+
+def compiled(module):
+    import relaxvm
+    from relaxvm.runtime import VirtualMachine, cpu, tensor
+
+    vm = VirtualMachine(relaxvm.compile(module), cpu())
+
+    def call(inputs):
+        result = vm["main"](*(tensor(np.asarray(a)) for a in inputs))
+        return [result.numpy()] if hasattr(result, "numpy") else [r.numpy() for r in result]
+
+    return call
+
+
+def compare(have, want, rtol, atol, i) -> None:
+    want = np.asarray(want)
+    assert have.shape == want.shape, f"output {i} has shape {have.shape}, not {want.shape}"
+    assert have.dtype == want.dtype, f"output {i} has type {have.dtype}, not {want.dtype}"
+    if want.dtype.kind not in "biu":
+        have, want = have.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_allclose(have, want, rtol=rtol, atol=atol)
+
+
+def _work(names, queue) -> None:
+    cases = load_cases()
+    for name in names:
+        queue.put((name, "start", ""))
+        signal.alarm(CASE_LIMIT_S)
+        queue.put((name, *run_case(cases[name])))
+    queue.put(None)
+
+
+def run_all(names: list[str]) -> dict[str, tuple[str, str]]:
+    """Runs the cases in a process of their own, a new one after each crash."""
+    results: dict[str, tuple[str, str]] = {}
+    context = multiprocessing.get_context("spawn")
+    while names:
+        queue = context.Queue()
+        worker = context.Process(target=_work, args=(names, queue))
+        worker.start()
+        current = None
+        while True:
+            try:
+                entry = queue.get(timeout=5)
+            except Exception:
+                if worker.is_alive():
+                    continue
+                results[current or names[0]] = ("crash", f"exit code {worker.exitcode}")
+                break
+            if entry is None:
+                break
+            name, state, detail = entry
+            current = name
+            if state != "start":
+                results[name] = (state, detail)
+        worker.join()
+        names = [n for n in names if n not in results]
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--write")
+    args = parser.parse_args()
+    names = [n for n in load_cases() if fnmatch.fnmatch(n, args.only)]
+    results = run_all(names)
+    for name, (state, detail) in results.items():
+        if state not in ("pass", "unsupported"):
+            print(f"{state:12s} {name}: {detail[:300]}")
+    print(dict(collections.Counter(state for state, _ in results.values())))
+    if args.write:
+        with open(args.write, "w") as file:
+            json.dump(results, file, indent=1)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
