@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import logging
 import os
+import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,7 @@ def _open_cache(cache_dir: Any) -> CompileCache | None:
 def _through_cache(
     cache: CompileCache, data: bytes, folder: str | None, place: str, target: Any
 ) -> tuple[Any, Signature]:
-    from ..target import Target
-
-    key = key_of("inference", build_id(), str(Target(target)), _settings(), data)
+    key = key_of("inference", build_id(), str(target), machine(), _settings(), data)
     cached = _cached(cache, key, folder)
     if cached is not None:
         return cached
@@ -160,6 +159,17 @@ def _libraries() -> list[Path]:
     from .._ffi import library_path
 
     return [library_path("relaxvm"), library_path("relaxvm_runtime")]
+
+
+def machine() -> str:
+    """The processor and what it can do: code for "llvm" uses all of it."""
+    lines = {platform.machine()}
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines |= {line for line in file if line.startswith(("flags", "Features", "model name"))}
+    except OSError:
+        lines.add(platform.processor())
+    return "\n".join(sorted(lines))
 
 
 # Of the environment, all that may change what is compiled.

@@ -65,11 +65,12 @@ def _compiler() -> dict[str, str]:
 
 def _target() -> dict[str, str]:
     def name() -> str:
-        from ..target import Target
+        from .._session.build import machine
 
-        return str(Target("llvm"))
+        model = [line for line in machine().splitlines() if line.startswith("model name")]
+        return model[0].partition(":")[2].strip() if model else platform.machine()
 
-    return _attempt("target llvm", name, "the compiler library has to work first")
+    return _attempt("processor", name, "the compiler library has to work first")
 
 
 def _linker() -> dict[str, str]:

@@ -57,8 +57,8 @@ def compile_model(report: Any, module: Any, signature: Any, target: str) -> Any:
     from .._session.signature import with_signature
     from .report import progress
 
-    with progress(report, "compiling"):
-        return compile_module(with_signature(module, signature), target=target)
+    with progress(report, "compiling") as advance:
+        return compile_module(with_signature(module, signature), target=target, progress=advance)
 
 
 def load_or_compile(report: Any, path: Path, target: str) -> tuple[Any, Any]:

@@ -108,7 +108,7 @@ def message_of(e: BaseException) -> str:
 
 @contextlib.contextmanager
 def progress(report: Report, what: str) -> Iterator[Any]:
-    """A bar while the compiler works, on a terminal only; gives a function (done, total, stage)."""
+    """A bar while the compiler works, on a terminal only; gives a function (step, done, total)."""
     if report.as_json or not sys.stderr.isatty():
         yield None
         return
@@ -123,4 +123,4 @@ def progress(report: Report, what: str) -> Iterator[Any]:
     ]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, stage="")
-        yield lambda done, total, stage: bar.update(task, completed=done, total=total, stage=stage)
+        yield lambda step, done, total: bar.update(task, completed=done, total=total, stage=step)
