@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes of pass_list.def that reach into folders which passes/ does not know: lowering/ and
 // schedule/.
+#include "codegen/llvm/kernels.h"
 #include "lowering/legalize_ops.h"
 #include "passes/pass.h"
+#include "schedule/cpu/cpu.h"
 
 namespace relaxvm::passes {
 
@@ -16,6 +18,17 @@ IRModule LegalizeOps(IRModule mod, const PassContext& context) {
   return lowering::LegalizeOps(std::move(mod), options);
 }
 
-IRModule ScheduleTensorPrograms(IRModule mod, const PassContext& context) { return mod; }
+IRModule ScheduleTensorPrograms(IRModule mod, const PassContext& context) {
+  const target::Machine machine = codegen::MachineOf(context.target);
+  const schedule::cpu::Traits traits{machine.vector_bytes, machine.num_vectors};
+  std::vector<std::pair<ir::GlobalVar, tir::PrimFunc>> scheduled;
+  for (const auto& [var, func] : mod->functions) {
+    if (auto program = func.as<tir::PrimFunc>()) {
+      scheduled.emplace_back(var, schedule::cpu::Schedule(program.value(), traits));
+    }
+  }
+  for (auto& [var, program] : scheduled) mod.Update(var->name_hint, std::move(program));
+  return mod;
+}
 
 }  // namespace relaxvm::passes

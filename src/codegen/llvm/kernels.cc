@@ -121,6 +121,18 @@ KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options) {
   return set;
 }
 
+target::Machine MachineOf(const std::string& target) {
+  Compiler compiler(target);
+  const std::string features = "," + compiler.features() + ",";
+  auto has = [&](const char* feature) {
+    return features.find(",+" + std::string(feature) + ",") != std::string::npos;
+  };
+  if (has("avx512f") && has("avx512vl")) return {64, 32};
+  if (has("avx")) return {32, 16};
+  if (has("neon")) return {16, 32};
+  return {16, 16};
+}
+
 std::string InspectKernel(const ir::IRModule& mod, const std::string& name,
                           const KernelOptions& options, bool assembly) {
   for (const auto& [var, func] : mod->functions) {

@@ -10,6 +10,7 @@
 
 #include "ir/module.h"
 #include "target/kernel_abi.h"
+#include "target/machine.h"
 
 namespace relaxvm::codegen {
 
@@ -48,6 +49,9 @@ LoadedKernels LoadInMemory(const KernelSet& kernels);
 // with the linker of the machine (ld.lld, ld, cc, or the PyPI package ziglang).  Writes to a
 // temporary file first; throws when there is none.
 void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
+
+// Vector registers of a target, from the features of its CPU.
+target::Machine MachineOf(const std::string& target);
 
 // Text for people: LLVM IR or assembly of one program.
 std::string InspectKernel(const ir::IRModule& mod, const std::string& name,
