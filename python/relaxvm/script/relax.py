@@ -13,13 +13,22 @@ from ..ir.expr import Expr
 from ..relax import op as _op
 from ..relax.expr import (
     DataTypeImm,
+    ExternFunc,
+    SeqExpr,
     ShapeExpr,
     StringImm,
+    TupleGetItem,
+    const,
+    prim_value,
     to_expr,
 )
 from ..relax.expr import Tuple as _TupleExpr
 from ..relax.op.build import ROWS as _ROWS
 from .types import AnyAnnotation as Any
+from .types import CallableAnnotation as Callable
+from .types import Prim, Tensor
+from .types import ShapeAnnotation as Shape
+from .types import TupleAnnotation as Tuple
 
 Object = Any
 

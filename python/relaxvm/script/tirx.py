@@ -11,16 +11,40 @@ import tvm_ffi
 
 from .. import _compiler
 from ..ir.base import plain
-from ..ir.expr import Call, Expr, Range, Var
+from ..ir.expr import Call, Expr, FloatImm, IntImm, Range, Var, is_prim_expr
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import ExternFunc, StringImm
 from ..tirx import op as _op
 from ..tirx.buffer import BufferLoad, BufferRegion, BufferType
 from ..tirx.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
     Intrin,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    Sub,
 )
 from ..tirx.expr import Let as _LetExpr
 from ..tirx.stmt import BufferStore, ForKind
+from .ir import meta_var
 
 _region = _compiler.func("tirx.BufferRegion")
 _const = _compiler.func("prim.Const")
