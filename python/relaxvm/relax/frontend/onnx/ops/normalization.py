@@ -33,7 +33,7 @@ def batch_normalization(
     shape = g.shape(x)
     channels = g.shape(scale)[0]
     x = g.checked(x, [channels if i == 1 else d for i, d in enumerate(shape)])
-    out = op.nn.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon)
+    out = op.nn.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon, training=False)
     return (TupleGetItem(g.emit(out), 0),)
 
 
