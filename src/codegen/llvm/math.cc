@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all elementary functions use: fused multiply-add and rounding to integers.
+// The table of elementary functions, and what all of them use: fused multiply-add and rounding to
+// integers.
 #include "codegen/llvm/math.h"
 
 #include <llvm/IR/Intrinsics.h>
 
+#include "codegen/llvm/math_code.h"
 #include "support/error.h"
 
 namespace relaxvm::codegen {
@@ -47,6 +49,65 @@ Value* RoundToInteger(Rounding rounding, Value* v, llvm::IRBuilder<>& b,
     result = with_sign(b.CreateSelect(wrong, b.CreateFAdd(even, number(down ? -1 : 1)), even));
   }
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, magic), result, v);
+}
+
+namespace {
+
+using ir::Intrin;
+using math::Num;
+
+Num OfDoubles(Intrin intrin, Num x, Num y) {
+  switch (intrin) {
+    case Intrin::kExp: return math::Exp(x);
+    case Intrin::kExp2: return math::Exp2(x);
+    case Intrin::kExpm1: return math::Expm1(x);
+    case Intrin::kLog: return math::Log(x);
+    case Intrin::kLog2: return math::Log2(x);
+    case Intrin::kLog10: return math::Log10(x);
+    case Intrin::kLog1p: return math::Log1p(x);
+    case Intrin::kSin: return math::Sin(x);
+    case Intrin::kCos: return math::Cos(x);
+    case Intrin::kTan: return math::Tan(x);
+    case Intrin::kAsin: return math::Asin(x);
+    case Intrin::kAcos: return math::Acos(x);
+    case Intrin::kAtan: return math::Atan(x);
+    case Intrin::kSinh: return math::Sinh(x);
+    case Intrin::kCosh: return math::Cosh(x);
+    case Intrin::kTanh: return math::Tanh(x);
+    case Intrin::kAsinh: return math::Asinh(x);
+    case Intrin::kAcosh: return math::Acosh(x);
+    case Intrin::kAtanh: return math::Atanh(x);
+    case Intrin::kSigmoid: return math::Sigmoid(x);
+    case Intrin::kErf: return math::Erf(x);
+    case Intrin::kPow: return math::Pow(x, y);
+    case Intrin::kAtan2: return math::Atan2(x, y);
+    default: break;  // no elementary function
+  }
+  Fail(ErrorKind::kTypeError, ir::IntrinName(intrin), " of a float has no native code");
+}
+
+}  // namespace
+
+Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<>& b,
+                const TargetTraits& traits) {
+  llvm::Type* type = args[0]->getType();
+  if (type->getScalarType()->isFloatTy()) {
+    math::Code floats(b, traits, type);
+    Num x{args[0], &floats};
+    switch (intrin) {
+      case Intrin::kExp: return math::ExpF(x).v;
+      case Intrin::kLog: return math::LogF(x).v;
+      case Intrin::kTanh: return math::TanhF(x).v;
+      case Intrin::kSigmoid: return math::SigmoidF(x).v;
+      case Intrin::kErf: return math::ErfF(x).v;
+      default: break;  // through double: exact enough to be rounded once
+    }
+  }
+  llvm::Type* wide = LikeShape(type, b.getDoubleTy());
+  math::Code doubles(b, traits, wide);
+  Num x{b.CreateFPCast(args[0], wide), &doubles};
+  Num y = args.size() > 1 ? Num{b.CreateFPCast(args[1], wide), &doubles} : x;
+  return b.CreateFPCast(OfDoubles(intrin, x, y).v, type);
 }
 
 }  // namespace relaxvm::codegen
