@@ -37,8 +37,9 @@ ffi::Module LoadModule(ffi::String path) { return vm::LoadExecutable(std::string
 ffi::Module CreateVM(ffi::PackedArgs args) {
   if (args.size() < 1 || (args.size() - 1) % 4 != 0)
     Fail(ErrorKind::kTypeError, "a VM needs an executable and devices");
-  auto module = args[0].try_cast<ffi::Module>();
-  vm::ExecutableModule* executable = module ? vm::ExecutableModule::From(*module) : nullptr;
+  vm::ExecutableModule* executable = nullptr;
+  if (args[0].type_index() == kTVMFFIModule)
+    executable = vm::ExecutableModule::From(args[0].cast<ffi::Module>());
   if (executable == nullptr)
     Fail(ErrorKind::kTypeError, "a VM needs an executable: the result of compile or load_module");
   std::vector<vm::DeviceConfig> devices;

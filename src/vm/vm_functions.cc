@@ -54,9 +54,10 @@ void SaveFunction(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
 }
 
 void InvokeClosure(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
-  auto function = args.size() > 0 ? args[0].try_cast<ffi::Function>() : std::nullopt;
-  if (!function) Fail(ErrorKind::kTypeError, "invoke_closure needs a closure or a function");
-  function->CallPacked(args.data() + 1, args.size() - 1, result);
+  if (args.size() == 0 || args[0].type_index() != kTVMFFIFunction) {
+    Fail(ErrorKind::kTypeError, "invoke_closure needs a closure or a function");
+  }
+  args[0].cast<ffi::Function>().CallPacked(args.data() + 1, args.size() - 1, result);
 }
 
 void SetInstrument(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {

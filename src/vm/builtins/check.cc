@@ -56,9 +56,12 @@ void CheckPrimValueInfo(Args args, ffi::Any*) {
 
 void CheckTupleInfo(Args args, ffi::Any*) {
   int64_t size = args.Int(1);
-  auto tuple = args.view(0).try_cast<ffi::Array<ffi::Any>>();
-  if (!tuple) Mismatch(args, 2, ErrorKind::kTypeError, "a tuple");
-  if (static_cast<int64_t>(tuple->size()) != size) {
+  if (args[0].type_index != kTVMFFIArray && args[0].type_index != kTVMFFIList) {
+    Mismatch(args, 2, ErrorKind::kTypeError, "a tuple");
+  }
+  const auto* tuple = reinterpret_cast<const TVMFFISeqCell*>(
+      reinterpret_cast<const char*>(args[0].v_obj) + sizeof(TVMFFIObject));
+  if (tuple->size != size) {
     Mismatch(args, 2, ErrorKind::kValueError, "a tuple of " + std::to_string(size));
   }
 }

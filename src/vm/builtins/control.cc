@@ -61,14 +61,13 @@ void MakeClosure(Args args, ffi::Any* result) {
     *result = vm::MakeClosure(closure->vm(), closure->func_index(), std::move(captured));
     return;
   }
-  auto function = args.view(0).try_cast<ffi::Function>();
-  if (!function) args.WrongType(0, "a function");
-  *result = ffi::Function::FromPacked(
-      [function = *function, captured](ffi::PackedArgs given, ffi::Any* out) {
-        std::vector<ffi::AnyView> all(given.data(), given.data() + given.size());
-        for (const ffi::Any& value : captured) all.push_back(value);
-        function.CallPacked(all.data(), static_cast<int32_t>(all.size()), out);
-      });
+  if (args[0].type_index != kTVMFFIFunction) args.WrongType(0, "a function");
+  *result = ffi::Function::FromPacked([function = args.view(0).cast<ffi::Function>(), captured](
+                                          ffi::PackedArgs given, ffi::Any* out) {
+    std::vector<ffi::AnyView> all(given.data(), given.data() + given.size());
+    for (const ffi::Any& value : captured) all.push_back(value);
+    function.CallPacked(all.data(), static_cast<int32_t>(all.size()), out);
+  });
 }
 
 // (func, tensors..., shape)
