@@ -70,10 +70,9 @@ void KernelLibrary::AdoptTable(const RelaxvmKernelTable* table) {
   }
   for (int32_t i = 0; i < table->num_kernels; ++i) {
     const RelaxvmKernelEntry* entry = &table->kernels[i];
-    if (entry->name == nullptr || entry->params == nullptr) {
-      Fail(ErrorKind::kValueError, where, " is damaged: kernel ", i,
-           " has no name or no parameters");
-    }
+    bool is_whole = entry->name != nullptr && entry->params != nullptr &&
+                    entry->direct != nullptr && entry->packed != nullptr;
+    if (!is_whole) Fail(ErrorKind::kValueError, where, " is damaged: kernel ", i, " is not whole");
     kernels_.emplace(entry->name, entry);
   }
 }

@@ -144,21 +144,51 @@ const bytecode::FuncInfo& VirtualMachine::InfoOf(const std::string& function) co
 
 // ---- instruments --------------------------------------------------------------
 
-void VirtualMachine::SetInstrument(ffi::Function instrument) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (instrument == nullptr) {
-    instrument_ = nullptr;
-    current_.store(plain_.get(), std::memory_order_release);
-    return;
+void VirtualMachine::SelectProgram() {
+  bool is_watched;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_watched = instrument_ != nullptr || profile_ != nullptr;
+    if (!is_watched || instrumented_ != nullptr) {
+      current_.store(is_watched ? instrumented_.get() : plain_.get(), std::memory_order_release);
+      return;
+    }
   }
-  if (instrumented_ == nullptr) {
-    lock.unlock();
-    std::unique_ptr<Program> program = MakeProgram(/*instrumented=*/true);
-    lock.lock();
-    if (instrumented_ == nullptr) instrumented_ = std::move(program);
-  }
-  instrument_ = std::make_shared<const ffi::Function>(std::move(instrument));
+  std::unique_ptr<Program> program = MakeProgram(/*instrumented=*/true);
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Two threads may come here at once; what a call runs must never go away.
+  if (instrumented_ == nullptr) instrumented_ = std::move(program);
   current_.store(instrumented_.get(), std::memory_order_release);
+}
+
+void VirtualMachine::SetInstrument(ffi::Function instrument) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    instrument_ = instrument == nullptr
+                      ? nullptr
+                      : std::make_shared<const ffi::Function>(std::move(instrument));
+  }
+  SelectProgram();
+}
+
+void VirtualMachine::BeginProfile() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    profile_ = std::make_shared<Profile>();
+  }
+  SelectProgram();
+}
+
+std::shared_ptr<const Profile> VirtualMachine::EndProfile() {
+  std::shared_ptr<const Profile> result;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    result = std::move(profile_);
+    profile_ = nullptr;
+  }
+  if (result == nullptr) Fail(ErrorKind::kRuntimeError, "no profile was begun");
+  SelectProgram();
+  return result;
 }
 
 namespace {
@@ -178,14 +208,35 @@ int RunWrapped(CallContext* context, const Insn* ip, const Slot* args, Slot* res
 
 }  // namespace
 
+int VirtualMachine::RunProfiled(CallContext* context, const Insn* ip, const Slot* args,
+                                Slot* result, Profile* profile) {
+  if (profile == nullptr) return RunWrapped(context, ip, args, result);
+  thread_local int32_t depth = 0;
+  ProfileEvent event{
+      static_cast<int64_t>(ip->func_index), profile->NowNs(), 0, 0, ThreadNumber(), depth};
+  for (uint32_t i = 0; i < ip->num_args; ++i) {
+    if (args[i].type_index != kTVMFFITensor) continue;
+    event.num_bytes +=
+        static_cast<int64_t>(ffi::GetDataSize(runtime::Raw(View(&args[i]).cast<ffi::Tensor>())));
+  }
+  ++depth;
+  int code = RunWrapped(context, ip, args, result);
+  --depth;
+  event.duration_ns = profile->NowNs() - event.start_ns;
+  profile->Add(event);
+  return code;
+}
+
 int VirtualMachine::CallWithInstrument(CallContext* context, const Insn* ip, const Slot* args,
                                        Slot* result) {
   std::shared_ptr<const ffi::Function> instrument;
+  std::shared_ptr<Profile> profile;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     instrument = instrument_;
+    profile = profile_;
   }
-  if (instrument == nullptr) return RunWrapped(context, ip, args, result);
+  if (instrument == nullptr) return RunProfiled(context, ip, args, result, profile.get());
   constexpr int64_t kSkipRun = 1;
   const std::string& name = data().func_table[ip->func_index].name;
   // (function, name, before_run, return value, args...)
@@ -211,7 +262,7 @@ int VirtualMachine::CallWithInstrument(CallContext* context, const Insn* ip, con
     ffi::Any action;
     instrument->CallPacked(call.data(), static_cast<int32_t>(call.size()), &action);
     if (action.try_cast<int64_t>().value_or(0) == kSkipRun) return 0;
-    if (int code = RunWrapped(context, ip, args, result); code != 0) return code;
+    if (int code = RunProfiled(context, ip, args, result, profile.get()); code != 0) return code;
     call[2] = false;
     call[3] = View(result);
     instrument->CallPacked(call.data(), static_cast<int32_t>(call.size()), &action);

@@ -14,6 +14,7 @@
 
 #include "runtime/memory_pool.h"
 #include "vm/executable_module.h"
+#include "vm/profile.h"
 #include "vm/program.h"
 
 namespace relaxvm::vm {
@@ -57,6 +58,9 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
 
   // Called before and after each call of every function; null ends it.
   void SetInstrument(tvm::ffi::Function instrument);
+  // Records every call until EndProfile, which returns what was recorded.
+  void BeginProfile();
+  std::shared_ptr<const Profile> EndProfile();
   int CallWithInstrument(CallContext* context, const Insn* ip, const Slot* args, Slot* result);
 
   // The stateful interface.
@@ -75,6 +79,10 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   tvm::ffi::Any OnDevice(const tvm::ffi::Any& constant) const;
   std::unique_ptr<Program> MakeProgram(bool instrumented);
   const bytecode::FuncInfo& InfoOf(const std::string& function) const;
+  // New calls run the instrumented program while an instrument or a profile is set.
+  void SelectProgram();
+  int RunProfiled(CallContext* context, const Insn* ip, const Slot* args, Slot* result,
+                  Profile* profile);
 
   tvm::ffi::ObjectPtr<ExecutableModule> executable_;
   std::vector<std::shared_ptr<runtime::MemoryPool>> pools_;
@@ -85,6 +93,7 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
 
   mutable std::mutex mutex_;  // guards all below
   std::shared_ptr<const tvm::ffi::Function> instrument_;
+  std::shared_ptr<Profile> profile_;
   std::map<std::string, std::vector<tvm::ffi::Any>> inputs_;
   std::map<std::string, tvm::ffi::Any> outputs_;
   std::map<std::string, tvm::ffi::Function> saved_;

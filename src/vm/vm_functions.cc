@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that a VM offers by name besides those of its executable.
+#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
@@ -124,11 +125,25 @@ void SetTimeLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->set_time_limit_ns(static_cast<int64_t>(limit_ms * 1e6));
 }
 
+// Arrays (function name, start ns, duration ns, bytes, thread, depth), in order of their end.
+void EndProfile(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
+  std::shared_ptr<const Profile> profile = vm->EndProfile();
+  ffi::Array<ffi::Any> rows;
+  for (const ProfileEvent& event : profile->events()) {
+    const std::string& name = vm->data().func_table[static_cast<size_t>(event.func_index)].name;
+    rows.push_back(ffi::Array<ffi::Any>{ffi::String(name), event.start_ns, event.duration_ns,
+                                        event.num_bytes, event.thread, event.depth});
+  }
+  *result = rows;
+}
+
 struct Row {
   const char* name;
   void (*function)(const VMPtr&, ffi::PackedArgs, ffi::Any*);
 };
 constexpr Row kRows[] = {
+    {"begin_profile", [](const VMPtr& vm, ffi::PackedArgs, ffi::Any*) { vm->BeginProfile(); }},
+    {"end_profile", EndProfile},
     {"get_function_arity", GetFunctionArity},
     {"get_function_param_name", GetFunctionParamName},
     {"get_output", GetOutput},

@@ -15,6 +15,7 @@ import numpy as np
 from relaxvm._ffi import runtime_function, tvm_ffi
 from relaxvm.runtime.device import Device, cpu
 from relaxvm.runtime.executable import Executable
+from relaxvm.runtime.profile import Event, Profile
 from relaxvm.runtime.tensor import tensor
 
 _create = runtime_function("vm.create")
@@ -186,6 +187,21 @@ class VirtualMachine:
         """Calls `instrument(func, name, before_run, ret_value, *args)` before and after every call; None ends it."""
         self.module["set_instrument"](instrument)
         self._functions.clear()
+
+    def profile(self, func_name: str, *args, **kwargs) -> Profile:
+        """Calls a function once and records every call in it: time and bytes of each."""
+        values = [self._convert(value) for value in self._bind_kwargs(func_name, args, kwargs)]
+        self.module["begin_profile"]()
+        try:
+            start = time.perf_counter()
+            result = self.module[func_name](*values)
+            total_us = (time.perf_counter() - start) * 1e6
+        finally:
+            rows = self.module["end_profile"]()
+        events = [
+            Event(str(row[0]), row[1] / 1e3, row[2] / 1e3, row[3], row[4], row[5]) for row in rows
+        ]
+        return Profile(events, total_us, result)
 
     def time_evaluator(
         self,

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual machine from Python: calls, state, instruments, profiles, resources."""
+
+import gc
+import json
+import threading
+
+import numpy as np
+import pytest
+import relaxvm
+import tvm_ffi
+from relaxvm import relax
+
+
+def machine(write, **options) -> relax.VirtualMachine:
+    ib = relax.ExecBuilder()
+    write(ib)
+    return relax.VirtualMachine(ib.get(), options.pop("device", relaxvm.cpu()), **options)
+
+
+def pair(ib) -> None:
+    """pair(data, weight) -> (data, (weight, data))"""
+    with ib.function("pair", num_inputs=2, param_names=["data", "weight"]):
+        ib.emit_call("vm.builtin.make_tuple", args=[ib.r(1), ib.r(0)], dst=ib.r(2))
+        ib.emit_call("vm.builtin.make_tuple", args=[ib.r(0), ib.r(2)], dst=ib.r(3))
+        ib.emit_ret(ib.r(3))
+
+
+def values(*numbers):
+    return relaxvm.runtime.tensor(np.array(numbers, "float32"))
+
+
+def test_unknown_function_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no function 'nope'"):
+        machine(pair)["nope"]
+
+
+def test_stateful_calls_keep_inputs_and_outputs():
+    vm = machine(pair)
+    vm.set_input("pair", np.array([1.0], "float32"), 2.5)
+    vm.invoke_stateful("pair")
+    first, (second, third) = vm.get_outputs("pair")
+    assert (first.numpy(), second.numpy(), third.numpy()) == ([1.0], 2.5, [1.0])
+
+
+def test_keyword_arguments_go_to_their_parameters():
+    vm = machine(pair)
+    vm.set_input("pair", weight=np.float32(7), data=np.float32(5))
+    vm.invoke_stateful("pair")
+    assert vm.get_outputs("pair")[0].numpy() == 5
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, message",
+    [
+        ((1,), {}, "takes 2, 1 are given"),
+        ((1,), {"bias": 2}, "no parameter 'bias'"),
+        ((1,), {"data": 2}, "'data' is given twice"),
+        ((), {"data": 2}, "no value for weight"),
+    ],
+)
+def test_wrong_inputs_are_errors(args, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        machine(pair).set_input("pair", *args, **kwargs)
+
+
+def test_invoke_needs_inputs_and_outputs_need_a_call():
+    vm = machine(pair)
+    with pytest.raises(ValueError, match="call set_input first"):
+        vm.invoke_stateful("pair")
+    with pytest.raises(ValueError, match="invoke_stateful"):
+        vm.get_outputs("pair")
+
+
+def test_saved_function_calls_with_its_arguments():
+    vm = machine(pair)
+    vm.save_function("pair", "saved", np.float32(1), weight=np.float32(2))
+    assert vm["saved"]()[1][0].numpy() == 2
+    vm.save_function("pair", "silent", 1, 2, include_return=False)
+    assert vm["silent"]() is None
+
+
+def test_time_evaluator_counts_seconds():
+    result = machine(pair).time_evaluator("pair", relaxvm.cpu(), number=3, repeat=4)(1, 2)
+    assert len(result.results) == 4 and 0 < result.min <= result.mean <= result.max
+
+
+def test_instrument_sees_calls_and_skips_them():
+    seen = []
+
+    def instrument(func, name, before_run, ret_value, *args):
+        seen.append((name, before_run, len(args), None if before_run else len(ret_value)))
+        return relaxvm.runtime.VMInstrumentReturnKind.NO_OP
+
+    vm = machine(pair)
+    vm.set_instrument(instrument)
+    vm["pair"](1, 2)
+    assert (
+        seen
+        == [("vm.builtin.make_tuple", True, 2, None), ("vm.builtin.make_tuple", False, 2, 2)] * 2
+    )
+    vm.set_instrument(lambda *_: relaxvm.runtime.VMInstrumentReturnKind.SKIP_RUN)
+    assert vm["pair"](1, 2) is None
+    vm.set_instrument(None)
+    assert vm["pair"](1, 2)[0] == 1
+
+
+def test_instrument_that_raises_ends_the_call():
+    def instrument(*_):
+        raise KeyError("from the instrument")
+
+    vm = machine(pair)
+    vm.set_instrument(instrument)
+    with pytest.raises(KeyError, match="from the instrument"):
+        vm["pair"](values(1), values(2))
+
+
+def test_profile_has_a_row_for_each_function_and_a_trace(tmp_path):
+    profile = machine(pair).profile("pair", np.zeros((4, 4), "float32"), np.zeros(3, "float32"))
+    (row,) = profile.rows()
+    assert (row.name, row.calls, row.num_bytes) == ("vm.builtin.make_tuple", 2, 2 * 64 + 12)
+    assert "vm.builtin.make_tuple" in str(profile)
+    profile.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [event["name"] for event in events] == ["vm.builtin.make_tuple"] * 2
+
+
+def test_python_exception_passes_through_with_its_traceback():
+    def fails(x):
+        raise ZeroDivisionError("inside the callback")
+
+    def write(ib):
+        with ib.function("main", num_inputs=1):
+            ib.emit_call("test.rt.fails", args=[ib.r(0)], dst=ib.r(1))
+            ib.emit_ret(ib.r(1))
+
+    relaxvm.register_global_func("test.rt.fails", fails, override=True)
+    try:
+        with pytest.raises(ZeroDivisionError, match="inside the callback") as error:
+            machine(write)["main"](values(1))
+    finally:
+        relaxvm.remove_global_func("test.rt.fails")
+    assert error.traceback[-1].name == "fails"
+    assert any(entry.name == "main" for entry in error.traceback)
+
+
+def test_threads_get_their_own_results():
+    vm = machine(pair)
+    function = vm["pair"]
+    wrong = []
+
+    def run(number: int) -> None:
+        for _ in range(200):
+            x = values(number)
+            result = function(x, number)
+            if result[1][0] != number or result[0].numpy() != number:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_closure_outlives_its_machine():
+    def write(ib):
+        pair(ib)
+        with ib.function("make", num_inputs=1):
+            ib.emit_call("vm.builtin.make_closure", args=[ib.f("pair"), ib.r(0)], dst=ib.r(1))
+            ib.emit_ret(ib.r(1))
+
+    closure = machine(write)["make"](5)
+    gc.collect()
+    assert list(closure(6)[1]) == [5, 6]
+
+
+def alloc(ib) -> None:
+    with ib.function("alloc", num_inputs=1):
+        args = [
+            ib.vm_state(),
+            ib.r(0),
+            ib.imm(0),
+            relaxvm.DataType("uint8"),
+            ib.convert_constant("global"),
+        ]
+        ib.emit_call("vm.builtin.alloc_storage", args=args, dst=ib.r(1))
+        args = [ib.r(1), ib.imm(0), ib.r(0), relaxvm.DataType("uint8")]
+        ib.emit_call("vm.builtin.alloc_tensor", args=args, dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+
+
+def test_memory_is_counted_and_given_back():
+    vm = machine(alloc)
+    tensor = vm["alloc"](tvm_ffi.Shape([1000]))
+    assert vm.memory_stats()["used_bytes"] == 1000
+    del tensor
+    gc.collect()
+    stats = vm.memory_stats()
+    assert (stats["used_bytes"], stats["peak_used_bytes"], stats["reserved_bytes"]) == (
+        0,
+        1000,
+        1024,
+    )
+    assert vm.trim_memory() == 1024
+
+
+def test_memory_limit_is_an_error():
+    vm = machine(alloc, memory_limit=1 << 16)
+    with pytest.raises(RuntimeError, match="the limit is 65536"):
+        vm["alloc"](tvm_ffi.Shape([1 << 20]))
+
+
+@pytest.mark.parametrize("config", ["naive", "pooled", {}])
+def test_memory_config_names_an_allocator(config):
+    assert machine(alloc, memory_cfg=config)["alloc"](tvm_ffi.Shape([3])).shape == (3,)
+
+
+def test_wrong_memory_config_is_an_error():
+    with pytest.raises(ValueError, match="use 'naive' or 'pooled'"):
+        machine(alloc, memory_cfg="fast")
+
+
+def test_time_limit_ends_a_loop():
+    def write(ib):
+        with ib.function("forever", num_inputs=0):
+            ib.emit_call("vm.builtin.null_value", args=[], dst=ib.r(0))
+            ib.emit_goto(-1)
+            ib.emit_ret(ib.r(0))
+
+    vm = machine(write)
+    vm.set_time_limit(5)
+    with pytest.raises(TimeoutError, match="past its deadline"):
+        vm["forever"]()
+
+
+def test_device_that_does_not_exist_is_an_error():
+    with pytest.raises(RuntimeError, match="no device"):
+        machine(pair, device=relaxvm.cuda())
+
+
+def test_to_device_copies_and_back():
+    def write(ib):
+        with ib.function("there", num_inputs=1):
+            ib.emit_call("vm.builtin.to_device", args=[ib.r(0), ib.imm(12), ib.imm(0)], dst=ib.r(1))
+            ib.emit_ret(ib.r(1))
+
+    vm = machine(write, device=[relaxvm.null(), relaxvm.cpu()])
+    result = vm["there"](values(1, 2, 3))
+    assert result.device == relaxvm.null()
+    np.testing.assert_array_equal(result.numpy(), np.array([1, 2, 3], "float32"))
+
+
+def test_not_an_executable_is_an_error():
+    with pytest.raises(TypeError, match="needs an executable"):
+        relax.VirtualMachine(machine(pair).module, relaxvm.cpu())
+
+
+def test_builtins_are_global_functions():
+    assert tuple(relaxvm.get_global_func("vm.builtin.shape_of")(values(1, 2))) == (2,)
+    assert relaxvm.get_global_func("no.such.function", allow_missing=True) is None
+    with pytest.raises(ValueError, match="no.such.function"):
+        relaxvm.get_global_func("no.such.function")
+    with pytest.raises(ValueError, match="is a builtin"):
+        relaxvm.register_global_func("vm.builtin.copy", print)

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel loops: every iteration once, errors, nesting, several callers.
+#include "support/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace relaxvm {
+namespace {
+
+struct Counts {
+  std::vector<std::atomic<int>> hits;
+  explicit Counts(size_t size) : hits(size) {}
+  static int Task(void* closure, int64_t begin, int64_t end) {
+    Counts* self = static_cast<Counts*>(closure);
+    for (int64_t i = begin; i < end; ++i) ++self->hits[static_cast<size_t>(i)];
+    return 0;
+  }
+  bool AllAre(int expected) const {
+    return std::all_of(hits.begin(), hits.end(), [&](const auto& hit) { return hit == expected; });
+  }
+};
+
+TEST(ThreadPool, RunsEveryIterationOnce) {
+  ThreadPool pool;
+  for (int shares : {1, 2, 3, 8}) {
+    for (int64_t extent : {1, 2, 3, 7, 100, 1001}) {
+      Counts counts(static_cast<size_t>(extent));
+      EXPECT_EQ(pool.Run(shares, extent, Counts::Task, &counts), 0);
+      EXPECT_TRUE(counts.AllAre(1)) << shares << " " << extent;
+    }
+  }
+  EXPECT_EQ(pool.num_workers(), 7);
+}
+
+TEST(ThreadPool, EmptyLoopCallsNothing) {
+  ThreadPool pool;
+  auto fail = [](void*, int64_t, int64_t) { return 1; };
+  EXPECT_EQ(pool.Run(4, 0, fail, nullptr), 0);
+}
+
+TEST(ThreadPool, ReturnsAnErrorOfAnyShare) {
+  ThreadPool pool;
+  auto task = [](void*, int64_t begin, int64_t end) { return begin <= 70 && 70 < end ? -5 : 0; };
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(pool.Run(4, 100, task, nullptr), -5);
+}
+
+TEST(ThreadPool, LoopInsideALoopRunsInItsThread) {
+  ThreadPool pool;
+  struct Nested {
+    ThreadPool* pool;
+    Counts counts{64};
+  } nested{&pool};
+  auto outer = [](void* closure, int64_t begin, int64_t end) {
+    Nested* self = static_cast<Nested*>(closure);
+    for (int64_t i = begin; i < end; ++i) self->pool->Run(4, 64, Counts::Task, &self->counts);
+    return 0;
+  };
+  pool.Run(4, 8, outer, &nested);
+  EXPECT_TRUE(nested.counts.AllAre(8));
+}
+
+TEST(ThreadPool, ServesManyCallersAtOnce) {
+  ThreadPool pool;
+  constexpr int kCallers = 4, kLoops = 500;
+  std::vector<std::unique_ptr<Counts>> counts;
+  for (int i = 0; i < kCallers; ++i) counts.push_back(std::make_unique<Counts>(37));
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&, i] {
+      for (int k = 0; k < kLoops; ++k)
+        pool.Run(2, 37, Counts::Task, counts[static_cast<size_t>(i)].get());
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  for (const auto& count : counts) EXPECT_TRUE(count->AllAre(kLoops));
+}
+
+}  // namespace
+}  // namespace relaxvm
