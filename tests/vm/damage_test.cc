@@ -31,7 +31,7 @@ std::string Mutate(const std::string& original, std::mt19937* rng) {
     // Mostly behind the header and the names, where more than framing is at stake.
     size_t from = pick(3) == 0 ? 0 : bytes.size() / 3;
     size_t at = from + pick(bytes.size() - from);
-    switch (pick(6)) {
+    switch (pick(9)) {
       case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << pick(8))); break;
       case 1:
       case 2: {
@@ -48,12 +48,11 @@ std::string Mutate(const std::string& original, std::mt19937* rng) {
         bytes.replace(at, length, bytes.substr(other, length));
         break;
       }
-      case 4:
-        bytes[at] = static_cast<char>(pick(2) == 0 ? pick(6) : static_cast<size_t>(bytes[at]) - 1);
-        break;
+      case 4: bytes[at] = static_cast<char>(pick(6)); break;
       case 5:
         if (pick(8) == 0) bytes.resize(at);
         break;
+      default: bytes[at] = static_cast<char>(bytes[at] - 1); break;
     }
     if (bytes.empty()) return bytes;
   }
