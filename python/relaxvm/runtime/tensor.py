@@ -66,7 +66,7 @@ class _Tensor(tvm_ffi.core.Tensor):
 
 
 def _tensor_class() -> type:
-    """What tvm-ffi returns tensors as.  When another package (apache-tvm) has set a class, it stays: it has the methods."""
+    """What tvm-ffi returns tensors as.  A class that another package (apache-tvm) has set stays: it has the methods."""
     current = type(_empty(tvm_ffi.Shape([]), tvm_ffi.dtype("float32"), cpu()))
     if current is not tvm_ffi.core.Tensor:
         return current

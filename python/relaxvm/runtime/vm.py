@@ -48,7 +48,7 @@ class VirtualMachine:
         memory_limit: int = 0,
         num_threads: int | None = None,
     ) -> None:
-        """`memory_cfg` is "naive" or "pooled" (the default), for all devices or for each; `memory_limit` counts bytes."""
+        """`memory_cfg` is "naive" or "pooled" (the default), for all or for each device; `memory_limit` is in bytes."""
         self.module = _create(
             rt_mod.mod if isinstance(rt_mod, Executable) else rt_mod,
             *self._device_args(device, memory_cfg, memory_limit),
@@ -277,4 +277,5 @@ class BenchmarkResult:
         self.std = statistics.pstdev(self.results)
 
     def __repr__(self) -> str:
-        return f"BenchmarkResult(min={self.min:.3g}, mean={self.mean:.3g}, median={self.median:.3g}, std={self.std:.3g})"
+        times = f"min={self.min:.3g}, mean={self.mean:.3g}, median={self.median:.3g}"
+        return f"BenchmarkResult({times}, std={self.std:.3g})"
