@@ -169,6 +169,24 @@ def test_seal_finds_a_flipped_bit(tmp_path, library):
         relaxvm.load(path)
 
 
+def test_kernel_runs_late_on_the_null_device(library):
+    vm = relax.VirtualMachine(relaxvm.load(library), [relaxvm.null(), relaxvm.cpu()])
+    x = relaxvm.runtime.tensor(np.ones(5, "float32"), relaxvm.null())
+    out = relaxvm.runtime.tensor(np.zeros(5, "float32"), relaxvm.null())
+    launches = runtime_function("runtime.null_device_stats")()["num_launches"]
+    result = vm["add"](x, out)
+    stats = runtime_function("runtime.null_device_stats")()
+    assert (stats["num_launches"], stats["num_queued"] > 0) == (launches + 1, True)
+    np.testing.assert_array_equal(result.numpy(), np.full(5, 3.5, "float32"))
+
+
+def test_tensors_on_two_devices_are_an_error(library):
+    vm = relax.VirtualMachine(relaxvm.load(library), [relaxvm.null(), relaxvm.cpu()])
+    there = relaxvm.runtime.tensor(np.ones(5, "float32"), relaxvm.null())
+    with pytest.raises(ValueError, match=r"argument 1 is on cpu\(0\), argument 0 on null\(0\)"):
+        vm["add"](there, floats(5))
+
+
 def test_missing_functions_are_named_together():
     ib = relax.ExecBuilder()
     with ib.function("f", num_inputs=0):

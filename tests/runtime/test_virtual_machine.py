@@ -3,6 +3,9 @@
 
 import gc
 import json
+import pathlib
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -264,3 +267,35 @@ def test_builtins_are_global_functions():
         relaxvm.get_global_func("no.such.function")
     with pytest.raises(ValueError, match="is a builtin"):
         relaxvm.register_global_func("vm.builtin.copy", print)
+
+
+def test_interrupt_from_the_keyboard_ends_a_loop():
+    code = (
+        "import signal, relaxvm\n"
+        "from relaxvm import relax\n"
+        "ib = relax.ExecBuilder()\n"
+        "with ib.function('forever', num_inputs=0):\n"
+        "    ib.emit_call('vm.builtin.null_value', args=[], dst=ib.r(0))\n"
+        "    ib.emit_goto(-1)\n"
+        "    ib.emit_ret(ib.r(0))\n"
+        "vm = relax.VirtualMachine(ib.get(), relaxvm.cpu())\n"
+        "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.05)\n"
+        "try:\n"
+        "    vm['forever']()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.stdout == "interrupted\n", result.stderr
+
+
+def test_program_that_tvm_wrote_loads_and_keeps_its_bytes():
+    """tvm_0_27_executable.bin was written by apache-tvm 0.27: constants of every kind, special registers, jumps."""
+    path = pathlib.Path(__file__).with_name("tvm_0_27_executable.bin")
+    executable = relaxvm.load(path)
+    assert "call  g                in: %vm, %void, i-5, c[0], f[f] dst: %1" in executable.as_text()
+    own_section_bytes = 32
+    assert executable.to_bytes()[:-own_section_bytes] == path.read_bytes()
