@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "analysis/calls.h"
 #include "api/register.h"
 #include "ir/block_builder.h"
 #include "ir/visitor.h"
@@ -157,6 +158,8 @@ void RegisterAnalysis() {
              auto facts = ops::MakeTypeContext();
              return ir::CallResultType(func, call, *facts);
            })
+      .def("relaxvm.analysis.contains_impure_call",
+           [](Expr e, ffi::Optional<Expr>) { return analysis::FindImpureCall(e).defined(); })
       .def("relaxvm.analysis.prove_equal",
            [](Expr a, Expr b) { return ops::MakeTypeContext()->ProveEqual(a, b); })
       .def("relaxvm.analysis.prove", [](Expr e) { return ops::MakeTypeContext()->Prove(e); })

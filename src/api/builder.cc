@@ -4,6 +4,8 @@
 
 #include <tvm/ffi/reflection/registry.h>
 
+#include <unordered_set>
+
 #include "api/convert.h"
 #include "api/register.h"
 #include "ops/op_def.h"
@@ -76,6 +78,43 @@ Var BindMatchCast(Builder b, Expr value, Type ty, ffi::String name, bool dataflo
   return var;
 }
 
+// Symbolic variables that callers of a function know: those of its parameters' types.
+std::unordered_set<const ffi::Object*> VisibleVars(const ir::Function& func) {
+  std::unordered_set<const ffi::Object*> visible;
+  for (const Var& p : func->params) {
+    visible.insert(p.get());
+    for (const Var& v : ir::DefinableSymbolicVars(p->ty)) visible.insert(v.get());
+  }
+  return visible;
+}
+
+// Variables that the bindings of a body define.
+std::unordered_set<const ffi::Object*> InnerVars(const ir::SeqExpr& body) {
+  std::unordered_set<const ffi::Object*> inner;
+  for (const ir::BindingBlock& block : body->blocks) {
+    for (const ir::Binding& b : block->bindings) {
+      inner.insert(b->var.get());
+      const auto* cast = b.as<ir::MatchCastObj>();
+      if (cast == nullptr) continue;
+      for (const Var& v : ir::DefinableSymbolicVars(cast->ty)) inner.insert(v.get());
+    }
+  }
+  return inner;
+}
+
+// The function as callers see it: its result's type speaks of parameters only.  An annotation that
+// says less than the body gives way.
+ir::Function FinishFunction(Builder b, ir::Function func, Type ret) {
+  auto visible = VisibleVars(func), inner = InnerVars(func->body);
+  Type seen = ir::EraseToVisible(func->body->body->ty, [&](const Var& v) {
+    return visible.count(v.get()) != 0 || inner.count(v.get()) == 0;
+  });
+  func->body->ty = seen;
+  const bool stated = ret.defined() && ir::FitsType(ret, seen, *b->facts) != ir::TypeFit::kAlways;
+  return ir::Function(func->params, func->body, stated ? ret : seen, func->is_pure, func->attrs,
+                      func->span);
+}
+
 }  // namespace
 
 void RegisterBuilder() {
@@ -121,15 +160,7 @@ void RegisterBuilder() {
            [](Builder b, ir::GlobalVar var, ir::BaseFunc func) {
              b->builder.UpdateFunction(var, func);
            })
-      // The function as callers see it: its result's type speaks of parameters only.
-      .def("relaxvm.relax.Builder_FinishFunction",
-           [](Builder b, ir::Function func) {
-             Type seen = b->builder.InferType(func->body);
-             func->body->ty = seen;
-             return ir::Function(func->params, func->body,
-                                 func->ret_ty.defined() ? func->ret_ty : seen, func->is_pure,
-                                 func->attrs, func->span);
-           })
+      .def("relaxvm.relax.Builder_FinishFunction", FinishFunction)
       .def("relaxvm.relax.Builder_DefineFunction",
            [](Builder b, ir::GlobalVar var, ir::BaseFunc func) {
              b->builder.UpdateFunction(var, func);

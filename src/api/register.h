@@ -11,11 +11,12 @@ void RegisterExpressions();     // expressions of the graph language
 void RegisterScalars();         // scalar expressions, their makers
 void RegisterModules();         // bindings, blocks, functions, modules
 void RegisterTensorPrograms();  // statements and buffers of the loop language
-void RegisterBuilder();         // BlockBuilder
-void RegisterOperators();       // the table of operators, MakeCall
-void RegisterScript();          // printing, and what the parser needs
-void RegisterPipeline();        // compilation
-void RegisterPasses();          // the table of passes
-void RegisterAnalysis();        // questions about types and programs
+void RegisterTensorExpressions();
+void RegisterBuilder();    // BlockBuilder
+void RegisterOperators();  // the table of operators, MakeCall
+void RegisterScript();     // printing, and what the parser needs
+void RegisterPipeline();   // compilation
+void RegisterPasses();     // the table of passes
+void RegisterAnalysis();   // questions about types and programs
 
 }  // namespace relaxvm::api

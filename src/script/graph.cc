@@ -28,6 +28,11 @@ bool NeedsNoBinding(const ir::BindingObj* binding) {
           e.as<ir::ShapeExprObj>() || (e->ty.defined() && e->ty.as<ir::PrimTypeObj>()));
 }
 
+std::string PrimAnnotation(const Type& type) {
+  const auto* prim = type.defined() ? type.as<ir::PrimTypeObj>() : nullptr;
+  return prim != nullptr ? ": T." + DTypeName(prim->dtype) : "";
+}
+
 }  // namespace
 
 // ---- types
@@ -339,7 +344,7 @@ void Printer::Branch(const ir::SeqExprObj* seq, const std::string& result) {
                      !last->value.as<ir::FunctionObj>() && !NeedsNoBinding(last);
   if (named) DefineAs(last->var.get(), result);
   Blocks(seq->blocks);
-  if (!named) Line(result + " = " + Value(seq->body));
+  if (!named) Line(result + PrimAnnotation(seq->body->ty) + " = " + Value(seq->body));
 }
 
 void Printer::DataflowBlock(const ir::BindingBlock& block) {

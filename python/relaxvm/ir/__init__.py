@@ -28,6 +28,7 @@ from .expr import (
     RelaxExpr,
     Var,
     is_prim_expr,
+    is_prim_var,
 )
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from .module import IRModule
@@ -70,6 +71,7 @@ __all__ = [
     "assert_structural_equal",
     "current_span",
     "is_prim_expr",
+    "is_prim_var",
     "load_json",
     "save_json",
     "span_scope",

@@ -62,6 +62,11 @@ def is_prim_expr(value: Any) -> bool:
     return isinstance(value, Expr) and isinstance(value.ty, PrimType)
 
 
+def is_prim_var(value: Any) -> bool:
+    """Is it a scalar variable?"""
+    return isinstance(value, Var) and isinstance(value.ty, PrimType)
+
+
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, (numbers.Number, bool)) or is_prim_expr(value)
 

@@ -285,4 +285,4 @@ def _as_value(expr: Any) -> Expr:
 
 def _finish(builder: BlockBuilder, func: Function) -> Function:
     """The type of the result as callers may see it."""
-    return _compiler.func("relax.Builder_FinishFunction")(builder, func)
+    return _compiler.func("relax.Builder_FinishFunction")(builder, func, None)

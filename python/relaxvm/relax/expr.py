@@ -313,9 +313,13 @@ def get_shape_of(expr: Expr) -> Expr:
     return call_operator("shape_of", [expr])
 
 
+def _update_type(expr: Expr, ty: Any) -> None:
+    expr._update_type(ty)
+
+
 def te_tensor(value: Any, tir_var_map: Any = None, name: str = "rxplaceholder") -> Any:
     """A tensor expression's placeholder for a graph value."""
-    from ..te import placeholder_of
+    from ..te.graph import placeholder_of
 
     return placeholder_of(value, name)
 

@@ -11,24 +11,20 @@ from typing import Any as _Any
 from ..ir.base import plain
 from ..ir.expr import Expr
 from ..relax import op as _op
-from ..relax.expr import (
-    DataTypeImm,
-    ExternFunc,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    TupleGetItem,
-    const,
-    prim_value,
-    to_expr,
-)
+from ..relax.expr import DataTypeImm, ShapeExpr, StringImm, to_expr
+from ..relax.expr import ExternFunc as ExternFunc
+from ..relax.expr import SeqExpr as SeqExpr
+from ..relax.expr import TupleGetItem as TupleGetItem
+from ..relax.expr import const as const
+from ..relax.expr import prim_value as prim_value
 from ..relax.expr import Tuple as _TupleExpr
 from ..relax.op.build import ROWS as _ROWS
 from .types import AnyAnnotation as Any
-from .types import CallableAnnotation as Callable
-from .types import Prim, Tensor
-from .types import ShapeAnnotation as Shape
-from .types import TupleAnnotation as Tuple
+from .types import CallableAnnotation as Callable  # noqa: F401
+from .types import Prim as Prim
+from .types import ShapeAnnotation as Shape  # noqa: F401
+from .types import Tensor as Tensor
+from .types import TupleAnnotation as Tuple  # noqa: F401
 
 Object = Any
 

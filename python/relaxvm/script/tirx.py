@@ -11,40 +11,40 @@ import tvm_ffi
 
 from .. import _compiler
 from ..ir.base import plain
-from ..ir.expr import Call, Expr, FloatImm, IntImm, Range, Var, is_prim_expr
+from ..ir.expr import Call, Expr, Range, Var
+from ..ir.expr import FloatImm as FloatImm
+from ..ir.expr import IntImm as IntImm
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import ExternFunc, StringImm
 from ..tirx import op as _op
 from ..tirx.buffer import BufferLoad, BufferRegion, BufferType
-from ..tirx.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Intrin,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Ramp,
-    Select,
-    Shuffle,
-    Sub,
-)
+from ..tirx.expr import EQ as EQ
+from ..tirx.expr import GE as GE
+from ..tirx.expr import GT as GT
+from ..tirx.expr import LE as LE
+from ..tirx.expr import LT as LT
+from ..tirx.expr import NE as NE
+from ..tirx.expr import Add as Add
+from ..tirx.expr import And as And
+from ..tirx.expr import Broadcast as Broadcast
+from ..tirx.expr import Cast as Cast
+from ..tirx.expr import Div as Div
+from ..tirx.expr import FloorDiv as FloorDiv
+from ..tirx.expr import FloorMod as FloorMod
+from ..tirx.expr import Max as Max
+from ..tirx.expr import Min as Min
+from ..tirx.expr import Mod as Mod
+from ..tirx.expr import Mul as Mul
+from ..tirx.expr import Not as Not
+from ..tirx.expr import Or as Or
+from ..tirx.expr import Ramp as Ramp
+from ..tirx.expr import Select as Select
+from ..tirx.expr import Shuffle as Shuffle
+from ..tirx.expr import Sub as Sub
+from ..tirx.expr import Intrin
 from ..tirx.expr import Let as _LetExpr
 from ..tirx.stmt import BufferStore, ForKind
-from .ir import meta_var
+from .ir import meta_var as meta_var
 
 _region = _compiler.func("tirx.BufferRegion")
 _const = _compiler.func("prim.Const")

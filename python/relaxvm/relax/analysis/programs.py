@@ -160,8 +160,8 @@ def _reachable(start: GlobalVar, edges: dict[GlobalVar, list[GlobalVar]]) -> set
 
 def _violation(obj: Any) -> str | None:
     mod = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
-    found = _compiler.func("analysis.ill_formed")(mod)
-    return None if found is None else str(found)
+    found = _compiler.func("pipeline.FindViolation")(mod, "graph")
+    return None if found is None else f"{found[0]}: {found[1]}"
 
 
 def check_well_formed(obj: Any, check_ty: bool = True) -> bool:

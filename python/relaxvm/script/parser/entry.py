@@ -58,6 +58,8 @@ def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
     names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
     names.update(extra_vars or {})
     source = Source("<script>", str(text))
+    if len(source.tree.body) == 1 and isinstance(source.tree.body[0], ast.Expr):
+        return _expression(source, source.tree.body[0].value, names)
     results = [r for r in (_top_level(source, n, names) for n in source.tree.body) if r is not None]
     if not results:
         raise DiagnosticError(
@@ -68,6 +70,16 @@ def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
 
 
 parse = from_source
+
+
+def _expression(source: Source, node: ast.expr, names: dict[str, Any]) -> Any:
+    """A type or expression on its own."""
+    from ...ir.base import plain
+    from ..types import Annotation
+    from .evaluate import Evaluator, Scope
+
+    value = Evaluator(source, Scope(names)).eval(node)
+    return value.as_object() if isinstance(value, Annotation) else plain(value)
 
 
 def _top_level(source: Source, node: ast.stmt, names: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from ...relax.block_builder import BlockBuilder
 from ...relax.expr import (
     BindingBlock,
     Constant,
+    DataflowVar,
     Function,
     If,
     SeqExpr,
@@ -93,12 +94,15 @@ def _is_leaf(value: Any) -> bool:
 class GraphParser:
     """Parses one function and the functions in it."""
 
-    def __init__(self, source: Source, outside: dict[str, Any]) -> None:
+    def __init__(
+        self, source: Source, outside: dict[str, Any], builder: BlockBuilder | None = None
+    ) -> None:
         self.source = source
         self.scope = Scope(outside)
         self.evaluator = Evaluator(source, self.scope)
         self.evaluator.call_macro = self._call_macro
-        self.builder = BlockBuilder()
+        self.in_module = builder is not None
+        self.builder = builder or BlockBuilder()
         self.blocks: list[BindingBlock] = []
         self.symbols: dict[str, Var] = {}  # symbolic variables of the signature
         self.attrs: dict[str, Any] = {}
@@ -146,12 +150,7 @@ class GraphParser:
     ) -> Function:
         seq = SeqExpr(self.blocks, body)
         func = Function(params, seq, ret, pure, attrs, self.evaluator.span(node))
-        func = _finish(self.builder, func)
-        if ret is not None and _fit(ret, func.body.ty) == _NEVER:
-            self.source.fail(
-                node,
-                f"{node.name} returns a value of type {func.body.ty}, but its annotation says {ret}; correct one of them",
-            )
+        func = _finish(self.builder, func, ret)
         return func
 
     def _header(self, node: ast.FunctionDef) -> tuple[list[Var], Type | None]:
@@ -328,6 +327,8 @@ class GraphParser:
             self.scope.define(name, value.meta_value)
             return
         if isinstance(value, _Mark) and value.mark == "emit_te":
+            if not self.in_module:
+                self.source.fail(stmt, "R.emit_te adds a function; it needs a module around it")
             value = self.builder.call_te(value.values[0], *value.values[1], **value.values[2])
         is_value = isinstance(value, (Expr, MatchCastValue, tuple, list, bool, int, float, str))
         if not is_value and hasattr(value, "as_object") and not isinstance(value, DTypeName):
@@ -352,7 +353,11 @@ class GraphParser:
         if ty is not None and ty != dtype.as_object():
             self.source.fail(stmt, f"{name} is annotated as {ty}, but declared as {dtype}")
         known = self.symbols.get(name)
-        if known is not None and str(known.ty.dtype) == str(dtype.dtype):
+        if known is not None:
+            if known.ty.dtype != dtype.dtype:
+                self.source.fail(
+                    stmt, f"{name} is a dimension of the signature, an int64; it cannot be {dtype}"
+                )
             self.scope.define(name, known)
         else:
             self.scope.define(name, Var(name, PrimType(dtype.dtype)))
@@ -426,6 +431,7 @@ class GraphParser:
         self._end_block()
         _begin(self.builder, True)
         self.in_dataflow, self.outputs = True, _last_assignments(self, body, names)
+        self.scope.push()
         for index, part in enumerate(body):
             self.statement_index = index
             self._statement(part)
@@ -437,6 +443,10 @@ class GraphParser:
         self._end_block()
         _begin(self.builder, False)
         self.in_dataflow, self.outputs = False, None
+        # What is no output ends with the block.
+        for name, value in self.scope.pop().items():
+            if not isinstance(value, DataflowVar):
+                self.scope.define(name, value)
         if returns is not None and result is None:
             result = self._return(returns)
         return result
@@ -564,9 +574,9 @@ class GraphParser:
         if kind != "function":
             self.source.fail(stmt, "only functions under @R.function stand inside of functions")
         pure = bool(options.get("pure", True))
-        inner = GraphParser(self.source, self.scope.outside)
+        inner = GraphParser(self.source, self.scope.outside, self.builder)
+        inner.in_module = self.in_module
         inner.scope.frames = [*self.scope.frames]
-        inner.builder = self.builder
         inner.symbols = dict(self.symbols)
         ty = inner.signature(stmt, pure)
         var = Var(stmt.name, ty, self.evaluator.span(stmt))

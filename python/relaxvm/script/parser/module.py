@@ -8,6 +8,7 @@ from typing import Any
 
 from ...ir.expr import BaseFunc, GlobalVar
 from ...ir.module import IRModule
+from ...relax.block_builder import BlockBuilder
 from ..state import module_infos
 from .evaluate import Evaluator, Scope
 from .graph import GraphParser
@@ -58,6 +59,7 @@ class ModuleParser:
         self.attrs: dict[str, Any] = {}
         self.infos: dict[str, Any] = {}
         self.functions: dict[GlobalVar, BaseFunc] = {}
+        self.builder = BlockBuilder()  # collects the programs of R.emit_te
 
     def parse(self) -> IRModule:
         for stmt in self.node.body:
@@ -69,6 +71,8 @@ class ModuleParser:
             kinds = [self._declare(d) for d in definitions]
             for definition, kind in zip(definitions, kinds):
                 self._define(definition, kind)
+        for var, program in self.builder.get().functions.items():
+            self.functions[var] = program
         return IRModule(self.functions, self.attrs, self.infos)
 
     def _setting(self, stmt: ast.stmt) -> None:
@@ -131,6 +135,7 @@ class ModuleParser:
             func = ProgramParser(self.source, self.outside).parse(node, private=private)
         else:
             pure = bool(options.get("pure", True))
-            func = GraphParser(self.source, self.outside).parse(node, pure=pure, private=private)
+            parser = GraphParser(self.source, self.outside, self.builder)
+            func = parser.parse(node, pure=pure, private=private)
         var._update_type(func.ty)
         self.functions[var] = func

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
-import inspect
 import linecache
 import types
 from typing import Any, NoReturn
@@ -118,5 +118,9 @@ def captured(frame: types.FrameType | None, *functions: Any) -> dict[str, Any]:
     for func in functions:
         if isinstance(func, types.FunctionType):
             names.update(func.__globals__)
-            names.update(inspect.getclosurevars(func).nonlocals)
+            for name, cell in zip(func.__code__.co_freevars, func.__closure__ or ()):
+                with contextlib.suppress(
+                    ValueError
+                ):  # not assigned yet: the class that is being made
+                    names[name] = cell.cell_contents
     return names
