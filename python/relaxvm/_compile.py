@@ -14,7 +14,7 @@ from relaxvm.runtime.executable import VMExecutable
 Progress = Callable[[str, int, int], None]
 
 
-def compile(  # noqa: A001  (the public name)
+def compile(
     mod: Any,
     target: Any = None,
     *,

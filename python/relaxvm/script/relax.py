@@ -14,10 +14,10 @@ from ..relax import op as _op
 from ..relax.expr import DataTypeImm, ShapeExpr, StringImm, to_expr
 from ..relax.expr import ExternFunc as ExternFunc
 from ..relax.expr import SeqExpr as SeqExpr
+from ..relax.expr import Tuple as _TupleExpr
 from ..relax.expr import TupleGetItem as TupleGetItem
 from ..relax.expr import const as const
 from ..relax.expr import prim_value as prim_value
-from ..relax.expr import Tuple as _TupleExpr
 from ..relax.op.build import ROWS as _ROWS
 from .types import AnyAnnotation as Any
 from .types import CallableAnnotation as Callable  # noqa: F401

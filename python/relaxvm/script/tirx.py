@@ -31,6 +31,8 @@ from ..tirx.expr import Cast as Cast
 from ..tirx.expr import Div as Div
 from ..tirx.expr import FloorDiv as FloorDiv
 from ..tirx.expr import FloorMod as FloorMod
+from ..tirx.expr import Intrin
+from ..tirx.expr import Let as _LetExpr
 from ..tirx.expr import Max as Max
 from ..tirx.expr import Min as Min
 from ..tirx.expr import Mod as Mod
@@ -41,8 +43,6 @@ from ..tirx.expr import Ramp as Ramp
 from ..tirx.expr import Select as Select
 from ..tirx.expr import Shuffle as Shuffle
 from ..tirx.expr import Sub as Sub
-from ..tirx.expr import Intrin
-from ..tirx.expr import Let as _LetExpr
 from ..tirx.stmt import BufferStore, ForKind
 from .ir import meta_var as meta_var
 

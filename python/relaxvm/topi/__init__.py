@@ -8,9 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .. import _compiler
 from ..relax.op.build import ROWS, Row, _attribute
 from ..te.tensor import Tensor
-from .. import _compiler
 
 _apply = _compiler.func("te.ApplyOperator")
 
