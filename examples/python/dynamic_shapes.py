@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import numpy as np
+
 import relaxvm
 from relaxvm import relax
 

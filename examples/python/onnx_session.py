@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from relaxvm.inference import InferenceSession
 
 
