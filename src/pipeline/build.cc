@@ -3,12 +3,14 @@
 #include "pipeline/build.h"
 
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "bytecode/serialize.h"
 #include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
+#include "runtime/platform/library.h"
 #include "script/print.h"
 #include "tir/stmt.h"
 #include "vm/executable_module.h"
@@ -112,7 +114,21 @@ void ExportLibrary(const ffi::Module& executable, const std::string& path) {
          "came "
          "from; copy that file, or compile again");
   }
-  codegen::LinkLibrary(*kernels, bytecode::PackExecutable(data), path);
+  // Under another name first: the file is whole, checksum included, or not there.
+  const std::string partial = path + ".partial";
+  std::error_code error;
+  try {
+    codegen::LinkLibrary(*kernels, bytecode::PackExecutable(data), partial);
+    runtime::SealSharedLibrary(partial);
+    std::filesystem::rename(partial, path, error);
+  } catch (...) {
+    std::filesystem::remove(partial, error);
+    throw;
+  }
+  if (error) {
+    std::filesystem::remove(partial);
+    Fail(ErrorKind::kRuntimeError, "export_library: cannot write ", path, ": ", error.message());
+  }
 }
 
 }  // namespace relaxvm::pipeline

@@ -3,7 +3,6 @@
 // coordinate transformations and roundings that ONNX defines.
 #include <cmath>
 
-#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -254,7 +253,6 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
             if (a.layout.empty()) a.layout = layout;
             if (a.roi.empty()) a.roi.assign(2 * kNumSpatial, 0.0);
           },
-      .layout = ImageLayout(),
   });
 }
 

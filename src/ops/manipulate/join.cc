@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ops/compute.h"
-#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -271,7 +270,6 @@ OpDef concat() {
                   {{"tensors: (f32[3],)", "axis=None"}}},
       .type = InferConcat,
       .compute = ComputeConcat,
-      .layout = AxesLayout({"axis"}),
   });
 }
 

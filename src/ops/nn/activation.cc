@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations: functions of one element, computed in float32 for 16-bit floats.
 #include "ops/compute.h"
-#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -139,7 +138,6 @@ std::vector<OpDef> activation_ops() {
           }
           return {MapWide(in[0], row.formula, name)};
         },
-        .layout = ElementwiseLayout(),
     }));
   }
   return defs;
@@ -160,7 +158,6 @@ OpDef nn_leakyrelu() {
         };
         return {MapWide(in[0], formula, "leakyrelu")};
       },
-      .layout = ElementwiseLayout(),
   });
 }
 

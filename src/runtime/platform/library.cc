@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -33,6 +34,8 @@ constexpr uint16_t kMachine = EM_AARCH64;
 
 constexpr uint64_t kSealMagic = 0x4c4145534d565852;  // "RXVMSEAL"
 constexpr size_t kSealBytes = 24;                    // magic, length, hash
+// In e_flags, which no loader reads: there is a seal at the end, so a file without one is damaged.
+constexpr Elf64_Word kSealedFlag = 0x4c415358;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& reason) {
   Fail(ErrorKind::kValueError, path, ": ", reason, "; export or download it again");
@@ -50,7 +53,7 @@ bool Within(uint64_t start, uint64_t size, uint64_t limit) {
   return start <= limit && size <= limit - start;
 }
 
-void CheckElf(std::string_view bytes, const std::string& path) {
+void CheckElf(std::string_view bytes, bool sealed, const std::string& path) {
   Elf64_Ehdr header;
   if (bytes.size() < sizeof(header) || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0) {
     Refuse(path, "is no shared library (no ELF header)");
@@ -61,9 +64,17 @@ void CheckElf(std::string_view bytes, const std::string& path) {
     Refuse(path, "is no 64-bit little-endian shared library");
   }
   if (header.e_machine != kMachine) Refuse(path, "is a library for another kind of processor");
+  if (header.e_flags == kSealedFlag && !sealed) {
+    Refuse(path, "is truncated or damaged (its checksum is missing)");
+  }
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       !Within(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), bytes.size())) {
     Refuse(path, "is truncated or damaged (program headers)");
+  }
+  // The section table is the last thing in a file: what is cut off lacks it.
+  if (header.e_shnum != 0 &&
+      !Within(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize, bytes.size())) {
+    Refuse(path, "is truncated or damaged (section headers)");
   }
   bool has_dynamic = false;
   for (int i = 0; i < header.e_phnum; ++i) {
@@ -112,16 +123,24 @@ MappedFile::~MappedFile() {
 void CheckSharedLibrary(const std::string& path) {
   MappedFile file(path);
   std::string_view bytes = file.bytes();
-  if (IsSealed(bytes)) {
+  const bool sealed = IsSealed(bytes);
+  if (sealed) {
     uint64_t hash;
     std::memcpy(&hash, bytes.data() + bytes.size() - 8, 8);
     bytes.remove_suffix(kSealBytes);
     if (hash != HashBytes(bytes)) Refuse(path, "is damaged (its checksum does not agree)");
   }
-  CheckElf(bytes, path);
+  CheckElf(bytes, sealed, path);
 }
 
 void SealSharedLibrary(const std::string& path) {
+  {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offsetof(Elf64_Ehdr, e_flags));
+    if (!file.write(reinterpret_cast<const char*>(&kSealedFlag), sizeof(kSealedFlag))) {
+      Fail(ErrorKind::kRuntimeError, "cannot write ", path);
+    }
+  }
   ByteWriter seal;
   size_t length;
   {

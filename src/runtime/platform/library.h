@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/api.h"
+
 namespace relaxvm::runtime {
 
 // The bytes of a file, mapped read-only.
@@ -26,7 +28,7 @@ class MappedFile {
 void CheckSharedLibrary(const std::string& path);
 // Appends length and checksum to a library file, behind everything that the loader reads.  Replaces
 // an old seal.
-void SealSharedLibrary(const std::string& path);
+RELAXVM_API void SealSharedLibrary(const std::string& path);
 
 // An open library.  Opening runs its initialisers: native code that the caller trusts.
 class SharedLibrary {
