@@ -3,7 +3,6 @@
 
 import numpy as np
 import pytest
-
 import relaxvm
 from relaxvm import relax
 

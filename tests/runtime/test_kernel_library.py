@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-
 import relaxvm
 from relaxvm import relax
 from relaxvm._ffi import runtime_function

@@ -10,9 +10,8 @@ import threading
 
 import numpy as np
 import pytest
-import tvm_ffi
-
 import relaxvm
+import tvm_ffi
 from relaxvm import relax
 
 

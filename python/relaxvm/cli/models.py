@@ -61,11 +61,29 @@ def compile_model(report: Any, module: Any, signature: Any, target: str) -> Any:
         return compile_module(with_signature(module, signature), target=target, progress=advance)
 
 
-def load_or_compile(report: Any, path: Path, target: str) -> tuple[Any, Any]:
-    """The executable and the signature (None for a library that carries none)."""
-    from .. import runtime
+class Source:
+    """A model that is ready to run, or to be compiled."""
 
-    if is_library(path):
-        return runtime.load_module(str(path.absolute())), None
-    module, signature = import_model(path, {})
-    return compile_model(report, module, signature, target), signature
+    def __init__(self, module: Any, signature: Any, library: Any = None) -> None:
+        self.module, self.signature, self.library = module, signature, library
+
+    def executable(self, report: Any, target: str) -> Any:
+        if self.library is not None:
+            return self.library
+        return compile_model(report, self.module, self.signature, target)
+
+
+def open_model(path: Path) -> Source:
+    """What is in a file, its inputs and outputs known."""
+    if not is_library(path):
+        return Source(*import_model(path, {}))
+    from .._session.signature import read_signature
+    from ..runtime import VirtualMachine, cpu, load
+
+    library = load(path.absolute())
+    signature = read_signature(VirtualMachine(library, cpu()))
+    if signature is None:
+        raise ValueError(
+            f"'{path}': does not say what its inputs are; it was not made by `relaxvm compile`"
+        )
+    return Source(None, signature, library)

@@ -13,9 +13,9 @@ import numpy as np
 
 from .._session.arguments import Checker, numpy_dtype
 from .._session.arrays import Borrowed, to_numpy
-from .._session.signature import NodeArg, Signature, read_signature
+from .._session.signature import NodeArg, Signature
 from .files import check_writable, parse_shapes, read_inputs, whole_file
-from .models import load_or_compile
+from .models import open_model
 from .report import Report
 
 # A random input of more elements is a slip of the keyboard.
@@ -37,16 +37,11 @@ def run(report: Report, model: Path, options: Options) -> None:
     files, shapes = read_inputs(options.inputs), parse_shapes(options.shapes)
     if options.output is not None:
         check_writable(options.output)
-    executable, signature = load_or_compile(report, model, options.target)
-    vm = _start(executable, options.num_threads)
-    signature = signature or read_signature(vm)
-    if signature is None:
-        raise ValueError(
-            f"'{model}': does not say what its inputs are; it was not made by `relaxvm compile`"
-        )
-    feed = make_feed(signature, files, shapes, options.seed)
-    checker = Checker(signature)
-    arrays = checker.inputs(feed)
+    source = open_model(model)
+    feed = make_feed(source.signature, files, shapes, options.seed)
+    checker = Checker(source.signature)
+    arrays = checker.inputs(feed)  # before minutes of compiling
+    vm = _start(source.executable(report, options.target), options.num_threads)
     best, outputs = math.inf, []
     for _ in range(options.repeat):
         start = time.perf_counter()
@@ -55,7 +50,7 @@ def run(report: Report, model: Path, options: Options) -> None:
             best = min(best, time.perf_counter() - start)
             results = [result] if checker.single else list(result)
             outputs = [to_numpy(r, tensors, []) for r in results]
-    named = dict(zip((o.name for o in signature.outputs), outputs))
+    named = dict(zip((o.name for o in source.signature.outputs), outputs))
     if options.output is not None:
         with whole_file(options.output) as scratch, open(scratch, "wb") as file:
             np.savez(file, **named)

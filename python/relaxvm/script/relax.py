@@ -20,11 +20,11 @@ from ..relax.expr import const as const
 from ..relax.expr import prim_value as prim_value
 from ..relax.op.build import ROWS as _ROWS
 from .types import AnyAnnotation as Any
-from .types import CallableAnnotation as Callable
+from .types import CallableAnnotation as Callable  # noqa: F401
 from .types import Prim as Prim
-from .types import ShapeAnnotation as Shape
+from .types import ShapeAnnotation as Shape  # noqa: F401
 from .types import Tensor as Tensor
-from .types import TupleAnnotation as Tuple
+from .types import TupleAnnotation as Tuple  # noqa: F401
 
 Object = Any
 

@@ -3,7 +3,6 @@
 
 import pytest
 from onnx import TensorProto, helper
-
 from relaxvm.relax.frontend.onnx import InvalidModel, UnsupportedModel, from_onnx
 
 

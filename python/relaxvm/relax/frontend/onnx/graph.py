@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from relaxvm import relax, tirx
 from relaxvm.relax import op
 
@@ -183,9 +182,9 @@ class Graph:
     def as_dims(self, value: Value, name: str) -> list:
         if isinstance(value, Known):
             return [self.scalars.simplify(v) for v in value.array.reshape(-1).astype(object)]
-        return self._run_time_dims(self.as_expr(value, name), name)
+        return self.run_time_dims(self.as_expr(value, name), name)
 
-    def _run_time_dims(self, expr: Any, name: str) -> list:
+    def run_time_dims(self, expr: Any, name: str) -> list:
         """Dimensions that the model computes from data: read from the tensor while running."""
         shape = self.shape(expr)
         if len(shape) > 1 or any(is_symbolic(d) for d in shape):

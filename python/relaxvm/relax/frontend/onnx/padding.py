@@ -27,9 +27,10 @@ def same_padding(
     return before, after
 
 
-def pad_constant(g: Graph, x: Any, before: list, after: list, value: float) -> Any:
-    """`x` with `value` around it; amounts are not negative."""
-    if not any(is_symbolic(p) for p in (*before, *after)):
+def pad_constant(g: Graph, x: Any, before: list, after: list, value: Any) -> Any:
+    """`x` with `value` (a number, or a scalar tensor) around it; amounts are not negative."""
+    number = isinstance(value, (bool, int, float))
+    if number and not any(is_symbolic(p) for p in (*before, *after)):
         if not any(before) and not any(after):
             return x
         widths = [p for pair in zip(before, after) for p in pair]
@@ -41,9 +42,10 @@ def pad_constant(g: Graph, x: Any, before: list, after: list, value: float) -> A
     return x
 
 
-def _filled(g: Graph, x: Any, axis: int, amount: Any, value: float) -> Any:
+def _filled(g: Graph, x: Any, axis: int, amount: Any, value: Any) -> Any:
     if not is_symbolic(amount) and amount == 0:
         return None
     shape = g.shape(x)
     shape[axis] = amount
-    return g.emit(op.full(shape, g.scalar(value, x), dtype=g.dtype(x)))
+    fill = g.scalar(value, x) if isinstance(value, (bool, int, float)) else g.emit(value)
+    return g.emit(op.full(shape, fill, dtype=g.dtype(x)))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -61,7 +60,7 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: in
         first, last, step = (v.array.reshape(()).item() for v in (start, limit, delta))
         return g.constant(np.arange(first, last, step), dtype)
     if not dtype.startswith(("int", "uint")):
-        raise UnsupportedModel("a range of floating-point numbers needs constant limits")
+        return _real_range(g, *(g.as_expr(v, "limits") for v in (start, limit, delta)))
     first, last, step = (
         g.as_dims(v, name)[0] for v, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
@@ -76,3 +75,12 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: in
     offset = g.as_expr(g.dims_value([first], ()), "start")
     values = op.add(scaled, offset)
     return values if dtype == "int64" else op.astype(values, dtype)
+
+
+def _real_range(g, start, limit, delta):
+    """start, start + delta, ... of floating-point numbers that are computed while running."""
+    steps = g.emit(op.ceil(op.divide(op.subtract(limit, start), delta)))
+    count = op.maximum(steps, g.scalar(0, steps))
+    number = g.run_time_dims(g.emit(op.reshape(op.astype(count, "int64"), [1])), "count")[0]
+    index = op.astype(op.arange(0, number, 1, dtype="int64"), g.dtype(start))
+    return op.add(start, op.multiply(index, delta))

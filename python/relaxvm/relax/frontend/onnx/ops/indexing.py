@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import numpy as np
-
 from relaxvm.relax import TupleGetItem, op
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
-from ..registry import Dims, Expr, Ints, onnx_op
+from ..registry import Dims, Expr, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, take_ranges
 from ..values import Known, Value
@@ -134,9 +133,14 @@ def top_k_1(g: Graph, x: Expr, *, k: int, axis: int = -1) -> tuple:
 
 @onnx_op("TopK", since=10)
 def top_k(
-    g: Graph, x: Expr, k: Ints, *, axis: int = -1, largest: int = 1, sorted: int = 1
+    g: Graph, x: Expr, k: Dims, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple:
-    return _top_k(g, x, k[0], axis, bool(largest))
+    if not is_symbolic(k[0]):
+        return _top_k(g, x, k[0], axis, bool(largest))
+    axis = g.axis(axis, g.rank(x))
+    order = op.argsort(x, axis=axis, descending=bool(largest), dtype="int64")
+    first = g.emit(take_ranges(g, g.emit(order), {axis: Range(0, k[0], 1)}))
+    return op.gather_elements(x, first, axis=axis), first
 
 
 def _top_k(g, x, k, axis, largest):

@@ -58,6 +58,7 @@ def gemm(
 
 
 @onnx_op("MatMulInteger", since=10)
+@onnx_op("MatMulInteger16", since=1, domain="com.microsoft")
 def matmul_integer(
     g: Graph, a: Expr, b: Expr, a_zero: Expr | None = None, b_zero: Expr | None = None
 ) -> Expr:

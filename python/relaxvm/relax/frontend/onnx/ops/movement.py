@@ -11,7 +11,7 @@ from ..padding import pad_constant
 from ..registry import Array, Dims, Expr, Ints, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, resolve, take_ranges
-from ..values import Value
+from ..values import Known, Value
 
 
 @onnx_op("Identity", since=1)
@@ -28,13 +28,15 @@ def dropout(g: Graph, x: Expr, *, ratio: float = 0.5) -> tuple:
 def dropout_12(
     g: Graph,
     x: Expr,
-    ratio: Array | None = None,
+    ratio: Value | None = None,
     training_mode: Array | None = None,
     *,
     seed: int = 0,
 ) -> tuple:
-    if training_mode is not None and training_mode.item() and (ratio is None or ratio.item() != 0):
-        raise UnsupportedModel("training_mode is not supported")
+    if training_mode is not None and training_mode.item():
+        keeps_all = isinstance(ratio, Known) and ratio.is_constant and ratio.array.item() == 0
+        if not keeps_all:
+            raise UnsupportedModel("training_mode is not supported")
     return x, _all_kept(g, x)
 
 
@@ -258,13 +260,17 @@ def pad_11(
     g: Graph,
     x: Expr,
     pads: Dims,
-    value: Array | None = None,
+    value: Value | None = None,
     axes: Ints | None = None,
     *,
     mode: str = "constant",
 ) -> Expr:
-    number = 0 if value is None or value.size == 0 else value.reshape(-1)[0].item()
-    return _pad(g, x, pads, number, mode, axes)
+    fill = 0
+    if isinstance(value, Known) and value.is_constant:
+        fill = value.array.reshape(-1)[0].item() if value.array.size else 0
+    elif value is not None:
+        fill = op.reshape(g.as_expr(value, "value"), [])
+    return _pad(g, x, pads, fill, mode, axes)
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}

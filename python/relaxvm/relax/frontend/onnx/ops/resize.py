@@ -11,7 +11,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
