@@ -161,8 +161,10 @@ void RegisterBuilder() {
              b->builder.UpdateFunction(var, func);
            })
       .def("relaxvm.relax.Builder_FinishFunction", FinishFunction)
+      // A new function; its variable gets another name when `name` is taken.
       .def("relaxvm.relax.Builder_DefineFunction",
-           [](Builder b, ir::GlobalVar var, ir::BaseFunc func) {
+           [](Builder b, ffi::String name, ir::BaseFunc func) {
+             ir::GlobalVar var(b->builder.module().UniqueName(name));
              b->builder.UpdateFunction(var, func);
              return b->builder.module()->FindVar(var->name_hint).value();
            })

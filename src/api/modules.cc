@@ -81,7 +81,8 @@ void RegisterFunctions() {
   refl::TypeAttrDef<ir::FunctionObj>()
       .def("__s_equal__",
            [](const ir::FunctionObj* a, const ir::FunctionObj* b, const EqualFn& equal) {
-             return equal(a->params, b->params, kPattern, "params") &&
+             return equal(a->ty, b->ty, kUse, "ty") &&
+                    equal(a->params, b->params, kPattern, "params") &&
                     equal(a->ret_ty, b->ret_ty, kUse, "ret_ty") &&
                     equal(a->is_pure, b->is_pure, kUse, "is_pure") &&
                     equal(a->attrs, b->attrs, kUse, "attrs") &&

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "api/register.h"
+#include "passes/canonical/bind.h"
 #include "passes/pass.h"
 
 namespace relaxvm::api {
@@ -41,6 +42,10 @@ ir::IRModule RunPass(ffi::String name, ir::IRModule mod, ffi::Map<ffi::String, f
   return it->second.run(std::move(mod), context);
 }
 
+ffi::String NameOf(const ir::Function& f) {
+  return ir::GetAttr<ffi::String>(f->attrs, ir::attr::kGlobalSymbol, "main");
+}
+
 }  // namespace
 
 void RegisterPasses() {
@@ -54,6 +59,15 @@ void RegisterPasses() {
 #undef PASS
              return rows;
            })
+      .def("relaxvm.relax.BindParams",
+           [](ir::Function f, ffi::Map<ffi::Any, ffi::Any> params) {
+             return passes::BindFunctionParams(f, params, NameOf(f));
+           })
+      .def("relaxvm.relax.BindSymbolicVars",
+           [](ir::Function f, ffi::Map<ffi::Any, ffi::Any> sizes) {
+             return passes::BindFunctionSizes(f, sizes, NameOf(f));
+           })
+      .def("relaxvm.relax.CopyWithFreshVars", passes::CopyWithFreshVars)
       .def("relaxvm.transform.Run", RunPass);
 }
 

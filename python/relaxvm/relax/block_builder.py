@@ -226,6 +226,10 @@ class BlockBuilder(Object):
             raise RuntimeError(
                 "emit_func_output outside of a function; use `with bb.function(...)`"
             )
+        if scope.output is not None:
+            raise RuntimeError(
+                f"function {scope.name} has its result already; emit_func_output is called twice"
+            )
         if params is not None:
             if scope.params is not None:
                 raise RuntimeError(
@@ -240,9 +244,7 @@ class BlockBuilder(Object):
         seq = SeqExpr(scope.blocks, body)
         func = Function(scope.params, seq, None, scope.is_pure, scope.attrs)
         func = _finish(self, func)
-        var = GlobalVar(scope.name)
-        mod_var = _compiler.func("relax.Builder_DefineFunction")(self, var, func)
-        return mod_var
+        return _compiler.func("relax.Builder_DefineFunction")(self, scope.name, func)
 
     # ---- tensor expressions
 
@@ -273,8 +275,8 @@ class BlockBuilder(Object):
         return _module(self)
 
     def finalize(self) -> IRModule:
-        """The module, its private functions numbered without gaps."""
-        return _module(self)
+        """The module; exported functions have their exported names, private ones make way."""
+        return _compiler.func("transform.Run")("NormalizeGlobalVar", _module(self), {}, {}, "llvm")
 
 
 def _as_value(expr: Any) -> Expr:

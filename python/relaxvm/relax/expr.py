@@ -279,12 +279,6 @@ class Function(BaseFunc):
 
         return bind_params(self, binding_map)
 
-    def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
-        """The function with calls of the given functions replaced by their bodies."""
-        from .transform.bind import inline_functions
-
-        return inline_functions(self, function_map)
-
 
 @tvm_ffi.register_object("relaxvm.relax.ExternFunc")
 class ExternFunc(BaseFunc):

@@ -19,12 +19,13 @@ from ..relax.expr import TupleGetItem as TupleGetItem
 from ..relax.expr import const as const
 from ..relax.expr import prim_value as prim_value
 from ..relax.op.build import ROWS as _ROWS
+from .types import Annotation as _Annotation
 from .types import AnyAnnotation as Any
-from .types import CallableAnnotation as Callable  # noqa: F401
+from .types import CallableAnnotation as Callable
 from .types import Prim as Prim
-from .types import ShapeAnnotation as Shape  # noqa: F401
+from .types import ShapeAnnotation as Shape
 from .types import Tensor as Tensor
-from .types import TupleAnnotation as Tuple  # noqa: F401
+from .types import TupleAnnotation as Tuple
 
 Object = Any
 
@@ -152,6 +153,12 @@ def macro(*args: _Any, hygienic: bool = True) -> _Any:
     return lambda f: Macro(f, sys._getframe(1), hygienic)
 
 
+class entry:
+    """Classes of the parser that programs ask isinstance of."""
+
+    TypeProxy = _Annotation
+
+
 def _install() -> None:
     """Operators: relax.nn.softmax is R.nn.softmax."""
     names = globals()
@@ -159,7 +166,7 @@ def _install() -> None:
         first = name.split(".")[0]
         if first not in names:
             names[first] = getattr(_op, first)
-    for name in ("call_op", "call_packed"):
+    for name in ("call_op", "call_packed", "linear"):
         names[name] = getattr(_op, name)
 
 

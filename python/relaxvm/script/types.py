@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types as scripts write them.  A dimension may be a string, resolved where the script's names are known; a name such as
-R.Tensor without a call is a type too."""
+"""Types as scripts write them.  A dimension may be a string, resolved where the script's names are
+known; a name such as R.Tensor without a call is a type too."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ class Annotation:
             return eval(text, {"T": scalar, **known})
 
         return self.resolve(dim)
+
+    def as_ty(self) -> Type:
+        """as_object, by its older name."""
+        return self.as_object()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self} is a type and cannot be called")

@@ -156,14 +156,20 @@ def compute(
     name: str = "compute",
     tag: str = "",
     attrs: Any = None,
-) -> Tensor:
-    """out[i...] = fcompute(i...)"""
+) -> Any:
+    """out[i...] = fcompute(i...); several values give several tensors."""
     dims = _shape(shape)
     code = fcompute.__code__
     names = code.co_varnames[: code.co_argcount]
     names = names if len(names) == len(dims) else tuple(f"i{k}" for k in range(len(dims)))
     indices = [Var(n, "int64") for n in names]
     value = fcompute(*indices)
+    if isinstance(value, (tuple, list)):
+        return [_stage(dims, indices, v, f"{name}.v{k}") for k, v in enumerate(value)]
+    return _stage(dims, indices, value, name)
+
+
+def _stage(dims: list[Any], indices: list[Var], value: Any, name: str) -> Tensor:
     if isinstance(value, _Reduction):
         axes = [a.var for a in value.axes]
         extents = [plain(a.dom.extent) for a in value.axes]

@@ -50,7 +50,19 @@ def _install() -> None:
         setattr(module, name, _make(row))
 
 
+def full(shape: Any, dtype: Any, fill_value: Any) -> Tensor:
+    """A tensor of one value."""
+    from ..ir.base import plain
+    from ..te.tensor import compute
+    from ..tirx import const
+
+    value = plain(fill_value)
+    value = const(value, dtype) if isinstance(value, (int, float)) else value.astype(dtype)
+    return compute(shape, lambda *i: value, name="T_full")
+
+
 _install()
+globals()["full"] = full
 nn = sys.modules[__name__ + ".nn"]
 matmul: Callable[..., Any]
 nn.matmul = matmul = _make(ROWS["matmul"])  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from .programs import (
 )
 from .types import (
     BaseCheckResult,
+    collect_non_negative_expressions,
     definable_tir_vars_in_type,
     derive_call_ret_type,
     erase_to_well_defined,
@@ -36,6 +37,7 @@ __all__ = [
     "all_vars",
     "bound_vars",
     "check_well_formed",
+    "collect_non_negative_expressions",
     "contains_impure_call",
     "definable_tir_vars_in_type",
     "defined_symbolic_vars",

@@ -8,9 +8,10 @@ from enum import IntEnum
 from typing import Any
 
 from ... import _compiler
-from ...ir.base import plain
-from ...ir.expr import Call, Expr, Var
+from ...ir.base import plain, structural_equal
+from ...ir.expr import Call, Expr, IntImm, Var
 from ...ir.type import FuncType, TupleType, Type
+from ..expr import ShapeExpr, prim_value
 from ..type import ShapeType, TensorType
 
 _fit = _compiler.func("analysis.type_fit")
@@ -80,10 +81,39 @@ def erase_to_well_defined(
     var_map: Mapping[Var, Expr] | None = None,
 ) -> Type:
     """The type in terms of what the maps give; what they do not know is forgotten."""
-    known = {**(shape_var_map or {}), **(var_map or {})}
+    known = {
+        var: prim_value(plain(value))
+        for var, value in {**(shape_var_map or {}), **(var_map or {})}.items()
+    }
     return _substitute(_erase(plain(ty), list(known)), known)
 
 
 def derive_call_ret_type(func_ty: FuncType, call: Call, ctx: Any = None) -> Type:
     """What calling a function of type `func_ty` gives."""
     return _result(plain(func_ty), call)
+
+
+def collect_non_negative_expressions(ty: Any) -> list[Expr]:
+    """Dimensions in a type, each once: none of them is negative. Constants say nothing."""
+    found: list[Expr] = []
+
+    def take(values: Any) -> None:
+        for v in values:
+            if not isinstance(v, IntImm) and not any(structural_equal(v, f) for f in found):
+                found.append(v)
+
+    def visit(part: Any) -> None:
+        if isinstance(part, TensorType) and isinstance(part.shape, ShapeExpr):
+            take(part.shape.values)
+        elif isinstance(part, ShapeType) and part.values is not None:
+            take(part.values)
+        elif isinstance(part, TupleType):
+            for f in part.fields:
+                visit(f)
+        elif isinstance(part, FuncType):
+            for p in part.params or ():
+                visit(p)
+            visit(part.ret)
+
+    visit(plain(ty))
+    return found

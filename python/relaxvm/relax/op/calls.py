@@ -215,6 +215,14 @@ def call_op(name: str, args: Sequence[Any], **attrs: Any) -> Call:
     return call_operator(name, list(args), attrs)
 
 
+def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = None) -> Call:
+    """data @ weight^T + bias, made of permute_dims, matmul and add."""
+    product = call_operator(
+        "matmul", [data, call_operator("permute_dims", [weight])], {"out_dtype": out_dtype}
+    )
+    return product if bias is None else call_operator("add", [product, bias])
+
+
 # Operators of the table with a hand-written function.
 SPECIAL: dict[str, Callable[..., Call]] = {
     "assert_op": assert_op,
@@ -239,4 +247,5 @@ SPECIAL: dict[str, Callable[..., Call]] = {
 EXTRA: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "call_op": ((), call_op),
     "call_packed": ((), call_packed),
+    "linear": ((), linear),
 }

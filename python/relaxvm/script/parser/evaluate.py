@@ -14,7 +14,8 @@ import tvm_ffi
 from ... import _compiler
 from ...error import DiagnosticError
 from ...ir.base import Span, plain
-from ...ir.expr import Expr, is_prim_expr
+from ...ir.expr import Call, Expr, GlobalVar, is_prim_expr
+from ...relax.expr import ExternFunc
 from ...tirx import op as scalar
 from .source import Source
 
@@ -238,6 +239,8 @@ class Evaluator:
                 kwargs[item.arg] = self.eval(item.value)
         if self.call_macro is not None and hasattr(func, "macro_node"):
             return self.call_macro(func, node, args, kwargs)
+        if isinstance(func, (GlobalVar, ExternFunc)):
+            return self._placed(Call(func, args, **kwargs), node)
         return self._placed(func(*args, **kwargs), node)
 
     def _placed(self, value: Any, node: ast.AST) -> Any:
