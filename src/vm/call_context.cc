@@ -9,13 +9,15 @@
 #include <chrono>
 
 #include "runtime/platform/memory.h"
+#include "runtime/platform/threads.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm {
 namespace {
 
-constexpr size_t kStackBytes = size_t{1} << 28;
+constexpr size_t kStackBytes = size_t{1} << 26;  // 4 million slots; pages are backed when touched
 constexpr int64_t kPollNs = 20'000'000;
+constexpr int32_t kFirstTickStep = 16;
 constexpr int32_t kMaxTickStep = 1 << 20;
 
 int64_t NowNs() {
@@ -30,6 +32,7 @@ CallContext::CallContext()
     : kernel(runtime::MakeKernelContext(&kernel_host, runtime::DefaultNumThreads(), nullptr)) {
   base = static_cast<Slot*>(runtime::ReservePages(kStackBytes));
   top = base;
+  is_main_thread = runtime::IsMainThread();
   limit = base == nullptr ? nullptr : base + kStackBytes / sizeof(Slot);
 }
 
@@ -53,16 +56,20 @@ void CallContext::StartDeadline() {
 int CallContext::Poll() {
   int64_t now = NowNs();
   int64_t elapsed = now - last_poll_ns;
-  bool is_first = last_poll_ns == 0 || elapsed > 50 * kPollNs;
+  bool was_idle = elapsed > 50 * kPollNs;
   last_poll_ns = now;
-  // Aim at kPollNs between polls, growing slowly, shrinking at once.
+  // Aims at kPollNs between polls, growing slowly, shrinking at once.
   int64_t per_tick = std::max<int64_t>(1, elapsed / std::max(tick_step, 1));
-  int64_t wanted = is_first ? 16 : kPollNs / per_tick;
-  tick_step = static_cast<int32_t>(
-      std::clamp<int64_t>(wanted, 1, std::min<int64_t>(int64_t{tick_step} * 2, kMaxTickStep)));
+  int64_t wanted = was_idle ? kFirstTickStep : kPollNs / per_tick;
+  int64_t most = std::min<int64_t>(int64_t{tick_step} * 2, kMaxTickStep);
+  tick_step = static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, most));
   ticks = tick_step;
-  if (deadline_ns != 0 && now > deadline_ns)
+  if (deadline_ns != 0 && now > deadline_ns) {
     return Raise("TimeoutError", "the call ran past its deadline");
+  }
+  // Asking Python needs its lock, and only its main thread answers.
+  if (!is_main_thread || now - last_signal_check_ns < kPollNs) return 0;
+  last_signal_check_ns = now;
   if (TVMFFIEnvCheckSignals() != 0) {
     tvm::ffi::detail::SetSafeCallRaised(tvm::ffi::EnvErrorAlreadySet());
     return -1;

@@ -20,6 +20,8 @@ struct CallContext {
   int32_t ticks = 0;             // calls and backward jumps until the next poll
   int32_t tick_step = 16;
   int64_t last_poll_ns = 0;
+  int64_t last_signal_check_ns = 0;
+  bool is_main_thread = false;
   int64_t deadline_ns = 0;  // 0: none
   runtime::KernelHost kernel_host;
   RelaxvmKernelContext kernel;

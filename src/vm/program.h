@@ -124,7 +124,6 @@ struct Program {
       functions;                         // by function table index; null for packed functions
   std::vector<tvm::ffi::Any> constants;  // on the VM's devices
   std::vector<tvm::ffi::Any> func_pool;  // what f[...] stands for, where it is no VM function
-  std::vector<tvm::ffi::Any> keep_alive;
 };
 
 }  // namespace relaxvm::vm

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from relaxvm._ffi import tvm_ffi
+from relaxvm.runtime import hooks as _hooks
 from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
 from relaxvm.runtime.executable import Executable, VMExecutable
 from relaxvm.runtime.module import Module, load, load_module

@@ -11,7 +11,8 @@ namespace {
 [[noreturn]] void Mismatch(const Args& args, int32_t err_ctx, ErrorKind kind,
                            const std::string& expected) {
   std::string where = args[err_ctx].type_index == kTVMFFINone ? "" : args.String(err_ctx) + " ";
-  Fail(kind, where, "expected ", expected, ", but it is ", DescribeValue(args[0]));
+  Fail(kind, "wrong argument: ", where, "expected ", expected, ", but it is ",
+       DescribeValue(args[0]));
 }
 
 }  // namespace
@@ -26,11 +27,10 @@ void CheckTensorInfo(Args args, ffi::Any*) {
   }
   const DLTensor& tensor = args.TensorView(0);
   if (ndim != -1 && tensor.ndim != ndim) {
-    Mismatch(args, err_ctx, ErrorKind::kValueError,
-             "a tensor of " + std::to_string(ndim) + " dimensions");
+    Mismatch(args, err_ctx, ErrorKind::kValueError, "a tensor with ndim " + std::to_string(ndim));
   }
   if (!IsVoid(dtype) && !(tensor.dtype == dtype)) {
-    Mismatch(args, err_ctx, ErrorKind::kValueError, "a tensor of dtype " + DTypeName(dtype));
+    Mismatch(args, err_ctx, ErrorKind::kValueError, "a tensor with dtype " + DTypeName(dtype));
   }
 }
 
@@ -38,7 +38,7 @@ void CheckShapeInfo(Args args, ffi::Any*) {
   int64_t ndim = args.Int(1);
   if (args[0].type_index != kTVMFFIShape) Mismatch(args, 2, ErrorKind::kTypeError, "a shape");
   if (ndim != -1 && static_cast<int64_t>(args.Shape(0).size()) != ndim) {
-    Mismatch(args, 2, ErrorKind::kValueError, "a shape of " + std::to_string(ndim) + " dimensions");
+    Mismatch(args, 2, ErrorKind::kValueError, "a shape with ndim " + std::to_string(ndim));
   }
 }
 
@@ -62,7 +62,7 @@ void CheckTupleInfo(Args args, ffi::Any*) {
   const auto* tuple = reinterpret_cast<const TVMFFISeqCell*>(
       reinterpret_cast<const char*>(args[0].v_obj) + sizeof(TVMFFIObject));
   if (tuple->size != size) {
-    Mismatch(args, 2, ErrorKind::kValueError, "a tuple of " + std::to_string(size));
+    Mismatch(args, 2, ErrorKind::kValueError, "a tuple of " + std::to_string(size) + " elements");
   }
 }
 
