@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/visitor.h"
 #include "ops/op_def.h"
 
 namespace relaxvm::analysis {
@@ -67,6 +68,22 @@ ir::Op GetCoreOp(CoreOp op) {
 ir::Call CallCore(CoreOp op, ffi::Array<ir::Expr> args, ir::Type type, ir::Span span) {
   return ir::Call(GetCoreOp(op), std::move(args), ir::Attrs(), {}, std::move(span),
                   std::move(type));
+}
+
+bool KillsVariables(const ir::FunctionObj* func) {
+  class Finder : public ir::Visitor {
+   public:
+    void VisitCall(const ir::CallObj* call) override {
+      CoreOp op = CoreOpOf(call);
+      found = found || op == CoreOp::kKillStorage || op == CoreOp::kKillTensor ||
+              op == CoreOp::kVmKillObject;
+    }
+    void VisitDef(const ir::Var& var) override {}
+    bool found = false;
+  };
+  Finder finder;
+  finder.VisitFunction(func);
+  return finder.found;
 }
 
 }  // namespace relaxvm::analysis

@@ -26,4 +26,8 @@ ir::Op GetCoreOp(CoreOp op);
 // A call that is already normal: type and arguments are given.
 ir::Call CallCore(CoreOp op, ffi::Array<ir::Expr> args, ir::Type type, ir::Span span = ir::Span());
 
+// Does the function end the life of variables itself?  Then a variable is no other name for what it
+// was bound to.
+bool KillsVariables(const ir::FunctionObj* func);
+
 }  // namespace relaxvm::analysis

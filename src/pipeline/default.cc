@@ -45,6 +45,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   Pipeline& p = *pipeline;
   p.Stage("graph");  // any well-formed module, in normal form
   p.Run(Pass::kNormalize);
+  p.Run(Pass::kLambdaLift);
   if (name == "default") {
     Canonicalize(p);
     p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});

@@ -157,6 +157,24 @@ void NoOperators(const ir::IRModule& mod, const Report& report) {
   Check(report).Run(mod);
 }
 
+// lowered: functions are functions of the module, not values inside of one.
+void NoLocalFunctions(const ir::IRModule& mod, const Report& report) {
+  class Check : public FunctionVisitor {
+   public:
+    using FunctionVisitor::FunctionVisitor;
+    void VisitFunction(const ir::FunctionObj* func) override {
+      if (inside_) Found("there is a local function");
+      bool outer = std::exchange(inside_, true);
+      FunctionVisitor::VisitFunction(func);
+      inside_ = outer;
+    }
+
+   private:
+    bool inside_ = false;
+  };
+  Check(report).Run(mod);
+}
+
 // lowered: call_tir names a tensor program of the module and says the type of its result.
 void ProgramsExist(const ir::IRModule& mod, const Report& report) {
   class Check : public OpVisitor {
@@ -381,6 +399,8 @@ constexpr Rule kRules[] = {
      "a dataflow block has no control flow and no effects"},
     {"lowered", "shapes", "no_operators", When::kAlways, NoOperators,
      "operators are calls of tensor programs, of packed functions and of the VM"},
+    {"lowered", "shapes", "no_local_functions", When::kAlways, NoLocalFunctions,
+     "functions are functions of the module; closures are made by make_closure"},
     {"lowered", "shapes", "programs_exist", When::kAlways, ProgramsExist,
      "call_tir names a tensor program of the module"},
     {"lowered", "shapes", "programs_are_closed", When::kAlways, ProgramsAreClosed,

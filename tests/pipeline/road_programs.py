@@ -262,7 +262,7 @@ def register_packed() -> None:
 def to_vm(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return relaxvm.runtime.tensor(value)
-    return tuple(to_vm(v) for v in value) if isinstance(value, tuple) else value
+    return tuple(map(to_vm, value)) if type(value) is tuple else value
 
 
 def check(actual: Any, expected: Any, tolerance: float) -> None:

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analysis/core_ops.h"
 #include "ir/visitor.h"
 #include "passes/pass.h"
 
@@ -21,6 +22,7 @@ bool SameType(const ir::Type& a, const ir::Type& b) {
 class Canonicalizer : public ir::Mutator {
  public:
   Expr MutateFunction(const ir::Function& f) override {
+    if (analysis::KillsVariables(f.get())) return f;
     for (const Var& param : f->params) DefineSizes(param->ty);
     return ir::Mutator::MutateFunction(f);
   }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// LambdaLift: local functions become functions of the module.  What they use of their surroundings
+// becomes parameters at the end; where there is any, the local variable holds a closure
+// (make_closure) over it. Stage: graph.  Keeps: names, purity, spans.
+#include <unordered_set>
+
+#include "analysis/core_ops.h"
+#include "ir/prim.h"
+#include "ir/visitor.h"
+#include "passes/pass.h"
+
+namespace relaxvm::passes {
+namespace {
+
+using analysis::CoreOp;
+using ir::Expr;
+using ir::Function;
+using ir::Var;
+
+// Values and sizes that a local function takes from outside.
+struct Captured {
+  ffi::Array<Var> values;
+  ffi::Array<Expr> sizes;  // those that no captured value's shape gives
+};
+
+Captured CapturedBy(const Function& func, const Var& self) {
+  Captured captured;
+  ffi::Array<Var> sizes;
+  std::unordered_set<const ffi::Object*> given;
+  for (const Var& var : ir::FreeVars(func)) {
+    if (var.same_as(self)) continue;
+    if (ir::IsPrim(var)) {
+      sizes.push_back(var);
+      continue;
+    }
+    captured.values.push_back(var);
+    for (const Var& size : ir::SymbolicVars(var->ty)) sizes.push_back(size);
+    for (const Var& size : ir::DefinableSymbolicVars(var->ty)) given.insert(size.get());
+  }
+  for (const Var& param : func->params) {
+    for (const Var& size : ir::DefinableSymbolicVars(param->ty)) given.insert(size.get());
+  }
+  for (const Var& size : sizes) {
+    if (given.insert(size.get()).second) captured.sizes.push_back(size);
+  }
+  return captured;
+}
+
+// The function with variables of its own for what it captured.
+class Renewer : public ir::Mutator {
+ public:
+  void Renew(const Var& from, const Expr& to) { Replace(from, to); }
+};
+
+class Lifter : public ir::Mutator {
+ public:
+  Lifter(IRModule* mod, std::string name) : mod_(mod), name_(std::move(name)) {}
+
+  void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
+    const auto* local = binding->value.as<ir::FunctionObj>();
+    if (local == nullptr || !binding.as<ir::VarBindingObj>())
+      return ir::Mutator::MutateBinding(binding, out);
+    const Var& self = binding->var;
+    Function func =
+        ffi::GetRef<Function>(MutateFunction(ffi::GetRef<Function>(local)).as<ir::FunctionObj>());
+    Captured captured = CapturedBy(func, self);
+    ir::GlobalVar global(mod_->UniqueName(name_ + "_" + std::string(self->name)), self->ty);
+    global = mod_->Update(global->name_hint, Lift(func, self, captured, global));
+    if (captured.values.empty() && captured.sizes.empty()) {
+      Replace(self, global);
+      return;
+    }
+    ffi::Array<Expr> held(captured.values.begin(), captured.values.end());
+    if (!captured.sizes.empty()) held.push_back(ir::ShapeExpr(captured.sizes));
+    out->push_back(ir::VarBinding(self, Closure(global, held, self->ty), binding->span));
+  }
+
+ private:
+  static Expr Closure(const ir::GlobalVar& global, const ffi::Array<Expr>& held,
+                      const ir::Type& type) {
+    ffi::Array<ir::Type> types;
+    for (const Expr& value : held) types.push_back(value->ty);
+    ir::Tuple tuple(held);
+    tuple->ty = ir::TupleType(types);
+    return analysis::CallCore(CoreOp::kMakeClosure, {global, tuple}, type);
+  }
+
+  static Function Lift(const Function& func, const Var& self, const Captured& captured,
+                       const ir::GlobalVar& global) {
+    Renewer renewer;
+    ffi::Array<Var> params = func->params;
+    ffi::Array<Expr> held;
+    ffi::Array<Expr> sizes;
+    for (const Expr& size : captured.sizes) {
+      Var fresh(size.as<ir::VarObj>()->name, size.dtype());
+      renewer.Renew(ffi::GetRef<Var>(size.as<ir::VarObj>()), fresh);
+      sizes.push_back(fresh);
+    }
+    for (const Var& value : captured.values) {
+      Var fresh(value->name, renewer.MutateType(value->ty), value->span);
+      renewer.Renew(value, fresh);
+      params.push_back(fresh);
+      held.push_back(fresh);
+    }
+    if (!sizes.empty()) {
+      Var shape("sizes", ir::ShapeType(sizes));
+      params.push_back(shape);
+      held.push_back(shape);
+    }
+    // A closure that calls itself makes itself anew; without anything captured it is the function.
+    Expr itself = global;
+    ffi::Array<ir::BindingBlock> blocks;
+    if (!held.empty()) {
+      Var again(self->name, renewer.MutateType(self->ty));
+      blocks.push_back(ir::BindingBlock({ir::VarBinding(again, Closure(global, held, again->ty))}));
+      itself = again;
+    }
+    bool recursive = false;
+    for (const Var& var : ir::FreeVars(func)) recursive = recursive || var.same_as(self);
+    if (!recursive) blocks = {};
+    renewer.Renew(self, itself);
+    ir::SeqExpr body = ir::SeqExpr::Wrap(renewer.Mutate(func->body));
+    for (const ir::BindingBlock& block : body->blocks) blocks.push_back(block);
+    ir::SeqExpr whole(blocks, body->body, body->span);
+    whole->ty = body->ty;
+    ffi::Array<Var> renewed;
+    for (size_t i = 0; i < params.size(); ++i) renewed.push_back(params[i]);
+    return Function(renewed, whole, renewer.MutateType(func->ret_ty), func->is_pure, func->attrs,
+                    func->span);
+  }
+
+  IRModule* mod_;
+  std::string name_;
+};
+
+}  // namespace
+
+IRModule LambdaLift(IRModule mod, const PassContext& context) {
+  IRModule result = mod;
+  for (const auto& [var, func] : mod->functions) {
+    const auto* function = func.as<ir::FunctionObj>();
+    if (function == nullptr) continue;
+    Expr lifted = Lifter(&result, var->name_hint).MutateFunction(ffi::GetRef<Function>(function));
+    if (!lifted.same_as(func))
+      result.Update(var->name_hint, ffi::GetRef<Function>(lifted.as<ir::FunctionObj>()));
+  }
+  return result;
+}
+
+}  // namespace relaxvm::passes
