@@ -16,6 +16,9 @@ std::string_view OpName(const ir::CallObj* call) {
 
 bool IsPureCall(const ir::CallObj* call) {
   if (const ir::OpObj* op = ir::CalledOp(call)) return op->effect != ir::Effect::kImpure;
+  // A call without a result is made for what it does: with memory explicit, it writes into
+  // arguments.
+  if (call->ty.defined() && ir::IsVoidType(call->ty)) return false;
   const ir::Type& type = call->op->ty;
   auto* func = type.defined() ? type.as<ir::FuncTypeObj>() : nullptr;
   return func != nullptr && func->purity;
@@ -72,6 +75,13 @@ Expr FindImpureCall(const Expr& e) {
 }
 
 bool HasEffect(const Expr& value) { return FindImpureCall(value).defined(); }
+
+bool OverwritesArguments(const Expr& value) {
+  auto* call = value.as<ir::CallObj>();
+  if (call == nullptr) return false;
+  std::string_view name = OpName(call);
+  return name == "relax.call_tir_inplace" || name == "relax.call_inplace_packed";
+}
 
 bool GivesNewObject(const Expr& value) {
   auto* call = value.as<ir::CallObj>();

@@ -27,6 +27,8 @@ bool CallsOp(const ir::Expr& value, const char* name);
 // May evaluating `value` (the value of a binding, in normal form) do more than give a result?  An
 // If does what its branches do; making a function does nothing.
 bool HasEffect(const ir::Expr& value);
+// Does a call write its result over an argument (call_tir_inplace, call_inplace_packed)?
+bool OverwritesArguments(const ir::Expr& value);
 // Does every evaluation give a new object, or change an argument?  Then two of them are not one.
 bool GivesNewObject(const ir::Expr& value);
 // The first value with an effect in a function's body or an expression; null when there is none.

@@ -66,6 +66,7 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
   CheckStopAfter(StageNames(), StopNames(), options.stop_after);
   RunResult result{std::move(mod), false, {}};
   std::vector<std::string> names = StopNames();
+  std::string last_pass;
   size_t next = 0;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     for (; next < steps_.size() && steps_[next].stage == static_cast<int>(stage); ++next) {
@@ -81,8 +82,8 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
         result.timings.push_back(
             {stages_[stage], row.name, seconds.count(), !after.same_as(result.mod)});
         result.mod = std::move(after);
-        bool last = next + 1 == steps_.size() || steps_[next + 1].stage != step.stage;
-        if (settings.verify) CheckStage(result.mod, stages_[stage], last, row.name);
+        last_pass = row.name;
+        if (settings.verify) CheckStage(result.mod, stages_[stage], /*complete=*/false, row.name);
         settings.DumpPass(row.name, static_cast<int>(next), result.timings.back(), result.mod);
       }
       if (options.stop_after == names[next]) {
@@ -90,6 +91,7 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
         return result;
       }
     }
+    if (settings.verify) CheckStage(result.mod, stages_[stage], /*complete=*/true, last_pass);
     settings.DumpStage(stages_[stage], static_cast<int>(next), result.mod);
     if (options.stop_after == stages_[stage]) {
       result.stopped = true;

@@ -116,6 +116,24 @@ class Recursion:
 
 
 @I.ir_module
+class Closure:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(
+        ("n",), "float32"
+    ):
+        n = T.int64()
+
+        @R.function
+        def add_x(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            r = R.add(z, x)
+            return r
+
+        a = add_x(y)
+        b = add_x(a)
+        return b
+
+
+@I.ir_module
 class ShapeArithmetic:
     @R.function
     def main(x: R.Tensor(("n", "m"), "float32")) -> R.Tensor(("n * m + 3",), "float32"):
@@ -225,6 +243,7 @@ PROGRAMS: dict[str, Program] = {
     "recursion": Program(
         Recursion, lambda n: [np.array(3, "int64"), floats(n)], lambda i, x: x * 8
     ),
+    "closure": Program(Closure, lambda n: [floats(n), floats(n) * 2], lambda x, y: y + x + x),
     "shape_arithmetic": Program(
         ShapeArithmetic,
         lambda n: [floats(n, 3)],

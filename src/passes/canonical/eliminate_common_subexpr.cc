@@ -22,13 +22,15 @@ class KnownValues {
     Expr value;
     ir::Type cast;  // null for a plain binding
     Var var;
+    int64_t epoch = -1;  // set when it is added
   };
 
   ffi::Optional<Var> Find(uint64_t hash, const Expr& value, const ir::Type& cast) const {
     auto [begin, end] = entries_.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       const Entry& e = it->second;
-      if (e.cast.defined() == cast.defined() && ir::StructuralEqual(e.value, value) &&
+      if (e.epoch == epoch_ && e.cast.defined() == cast.defined() &&
+          ir::StructuralEqual(e.value, value) &&
           (!cast.defined() || ir::StructuralEqual(e.cast, cast))) {
         return e.var;
       }
@@ -36,8 +38,13 @@ class KnownValues {
     return std::nullopt;
   }
   void Add(uint64_t hash, Entry entry) {
+    if (entry.epoch < 0) entry.epoch = epoch_;
     added_.push_back(entries_.emplace(hash, std::move(entry)));
   }
+
+  // From here on tensors may hold other numbers: what was computed from them is not known any more.
+  void BeginEpoch() { ++epoch_; }
+  int64_t epoch() const { return epoch_; }
 
   size_t Mark() const { return added_.size(); }
   void Forget(size_t mark) {
@@ -60,6 +67,7 @@ class KnownValues {
   using Map = std::unordered_multimap<uint64_t, Entry>;
   Map entries_;
   std::vector<Map::iterator> added_;
+  int64_t epoch_ = 0;
 };
 
 class Eliminator : public ir::Mutator {
@@ -94,6 +102,8 @@ class Eliminator : public ir::Mutator {
     RELAXVM_CHECK(rewritten.size() == 1);
     const ir::Binding& now = rewritten[0];
     ir::Type cast = now.as<ir::MatchCastObj>() ? now.as<ir::MatchCastObj>()->ty : ir::Type();
+    if (analysis::HasEffect(now->value) || analysis::OverwritesArguments(now->value))
+      known_.BeginEpoch();
     if (!MayShare(now->value, cast)) {
       out->push_back(now);
       return;
@@ -108,7 +118,7 @@ class Eliminator : public ir::Mutator {
     out->push_back(ir::VarBinding(now->var, *earlier, now->span));
     bool leaves_block = !now->var.as<ir::DataflowVarObj>() && (*earlier).as<ir::DataflowVarObj>();
     if (leaves_block) {
-      exported_.emplace_back(hash, KnownValues::Entry{now->value, cast, now->var});
+      exported_.emplace_back(hash, KnownValues::Entry{now->value, cast, now->var, known_.epoch()});
       // Inside the block the earlier one serves; outside only this one is visible.
       inside_.Set(binding->var, *earlier);
     } else {
