@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 import relaxvm
 from relaxvm.relax.pipeline import BuiltinPipeline
-
 from road_programs import PROGRAMS, Program, check, register_packed, to_vm
 
 STOPS = [f"{name}" for _, name in BuiltinPipeline("default").passes]
