@@ -45,8 +45,8 @@ FRONTEND = "relax.frontend"
 FRONTEND_USERS = ("inference", "cli", "testing", FRONTEND)
 PYTHON_RULES = {
     "ir": (),
-    "script": ("ir",),
-    "relax.op": ("script", "ir"),
+    "relax.op": ("ir",),
+    "script": ("relax.op", "ir"),
     FRONTEND: ("relax.op", "script", "ir"),
 }
 PYTHON_PARTS = (FRONTEND, "relax.op", "script", "ir", "inference", "cli", "testing")

@@ -200,7 +200,10 @@ Expr BlockBuilder::NormalizeCall(const Call& original) {
   Expr callee = op != nullptr ? call->op : NormalizeArgument(call->op);
   ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return NormalizeArgument(a); });
   const bool same = callee.same_as(call->op) && args.same_as(call->args);
-  if (same && call->ty.defined()) return call;
+  if (same) {
+    if (!call->ty.defined()) call->ty = InferType(call);
+    return call;
+  }
   Call result(std::move(callee), std::move(args), call->attrs, call->ty_args, call->span);
   result->ty = InferType(result);
   return result;

@@ -290,8 +290,6 @@ void CollectDefinable(const Type& type, std::unordered_set<const ffi::Object*>* 
     if (shape->values.has_value()) take(shape->values.value());
   } else if (const auto* tuple = type.as<TupleTypeObj>()) {
     for (const Type& f : tuple->fields) CollectDefinable(f, seen, out);
-  } else if (const auto* func = type.as<FuncTypeObj>(); func && func->params.has_value()) {
-    for (const Type& p : func->params.value()) CollectDefinable(p, seen, out);
   }
 }
 

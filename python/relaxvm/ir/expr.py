@@ -278,7 +278,7 @@ class Expr(Scriptable, Object):
     def __getitem__(self, index: Any) -> Any:
         from ..tirx.buffer import is_buffer, load
 
-        if is_buffer(self):
+        if isinstance(self, Var) and is_buffer(self):
             return load(self, index)
         if isinstance(self.ty, TupleType) and not isinstance(index, (int, IntImm)):
             raise TypeError(f"a tuple is indexed by an integer, not by {index!r}")

@@ -67,7 +67,7 @@ class TensorType(Type):
         if shape is not None and not isinstance(shape, Expr):
             shape = _shape_expr([plain(d) for d in shape], None)
         if isinstance(vdevice, str):
-            from ..script.ir import lookup_vdevice_text
+            from ..ir.devices import lookup_vdevice_text
 
             vdevice = lookup_vdevice_text(vdevice)
         self.__init_handle_by_constructor__(_tensor, shape, dtype_of(dtype), vdevice, ndim)

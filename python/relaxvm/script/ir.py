@@ -10,9 +10,9 @@ from typing import Any
 import tvm_ffi
 
 from .. import _compiler
+from ..ir.devices import lookup_vdevice
 from ..ir.expr import GlobalVar, Op, Range
 from ..ir.global_info import DummyGlobalInfo, VDevice
-from .state import current_infos
 
 
 def ir_module(mod: type | None = None, check_well_formed: bool = True, s_tir: bool = False) -> Any:
@@ -50,31 +50,6 @@ def dummy_global_info() -> DummyGlobalInfo:
     return DummyGlobalInfo()
 
 
-def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VDevice:
-    """The `device_index`-th device of a kind among the module's."""
-    infos = current_infos()
-    if infos is None:
-        raise ValueError(
-            f'device "{target_kind}" is looked up outside of a module; write I.vdevice(...) instead'
-        )
-    devices = [d for d in infos.get("vdevice", []) if isinstance(d, VDevice)]
-    index = max(device_index, 0)
-    if target_kind != "vdevice":
-        devices = [d for d in devices if str(d.target).split(" ")[0] == target_kind]
-    if index >= len(devices):
-        raise ValueError(
-            f'the module has no device "{target_kind}:{index}"; list it in I.module_global_infos'
-        )
-    return devices[index]
-
-
-def lookup_vdevice_text(text: str) -> VDevice:
-    """The device written as "kind", "kind:index" or "kind:index:scope"."""
-    parts = text.split(":")
-    index = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
-    return lookup_vdevice(parts[0], index)
-
-
 class _MetaValue:
     """A value that exists while parsing only."""
 
@@ -94,7 +69,7 @@ def dtype(name: str) -> tvm_ffi.dtype:
 
 def Shape(values: list[int]) -> Any:
     """A shape of integers as an attribute's value."""
-    return tvm_ffi.Shape(values)
+    return tvm_ffi.Shape(tuple(values))
 
 
 def metadata(groups: Mapping[str, Any]) -> dict[str, list[Any]]:

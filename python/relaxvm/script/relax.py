@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable as _Function
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from .types import Tensor as Tensor
 from .types import TupleAnnotation as Tuple
 
 Object = Any
+_Text = builtins.str
 
 
 def function(
@@ -48,7 +50,7 @@ function.script_kind = "function"  # type: ignore[attr-defined]
 class _Mark:
     """A statement of the script that is no value; the parser reads it."""
 
-    def __init__(self, kind: str, *values: _Any) -> None:
+    def __init__(self, kind: _Text, *values: _Any) -> None:
         self.mark, self.values = kind, values
 
     def __enter__(self) -> _Any:
@@ -70,17 +72,17 @@ def output(*values: Expr) -> _Mark:
     return _Mark("output", *values)
 
 
-def func_attr(attrs: Mapping[str, _Any]) -> _Mark:
+def func_attr(attrs: Mapping[_Text, _Any]) -> _Mark:
     """Attributes of the function."""
     return _Mark("func_attr", dict(attrs))
 
 
-def func_name(name: str) -> _Mark:
+def func_name(name: _Text) -> _Mark:
     """Another name for the function."""
     return _Mark("func_name", name)
 
 
-def func_global_symbol(name: str) -> _Mark:
+def func_global_symbol(name: _Text) -> _Mark:
     """The name that the function is exported under."""
     return _Mark("func_attr", {"global_symbol": name})
 
@@ -102,7 +104,7 @@ def emit(value: _Any, annotate_ty: _Any = None) -> _Any:
     return to_expr(value)
 
 
-def emit_with_type(op: str, args: _Any, ty_args: _Any = None) -> _Any:
+def emit_with_type(op: _Text, args: _Any, ty_args: _Any = None) -> _Any:
     """A call of an operator with a stated type."""
     return _op.call_operator(op, list(args), None, [plain(t) for t in ty_args or ()])
 

@@ -20,8 +20,8 @@ def main() -> None:
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """Arrays or tensors that agree up to rounding."""
-    values = [v.numpy() if hasattr(v, "numpy") else v for v in (actual, desired)]
-    np.testing.assert_allclose(*values, rtol=rtol, atol=atol, verbose=True)
+    left, right = (v.numpy() if hasattr(v, "numpy") else v for v in (actual, desired))
+    np.testing.assert_allclose(left, right, rtol=rtol, atol=atol, verbose=True)
 
 
 def parameter(*values: Any, ids: Any = None, by_dict: Any = None) -> Any:

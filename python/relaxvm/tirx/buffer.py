@@ -145,6 +145,15 @@ def _vload(buffer: Var) -> Any:
     return vload
 
 
+def _vstore(buffer: Var) -> Any:
+    def vstore(indices: Any, value: Any, predicate: Any = None) -> Any:
+        from .stmt import BufferStore
+
+        return BufferStore(buffer, value, as_indices(indices), predicate)
+
+    return vstore
+
+
 def _access_region(buffer: Var) -> Any:
     return lambda: _region(buffer, [0] * len(buffer.ty.shape), list(buffer.ty.shape))
 
@@ -157,6 +166,7 @@ _ATTRIBUTES = {
     "scope": lambda b: lambda: str(b.ty.storage_scope),
     "data": lambda b: b,
     "vload": _vload,
+    "vstore": _vstore,
     "full_region": _access_region,
 }
 

@@ -50,7 +50,7 @@ def _install() -> None:
         setattr(module, name, _make(row))
 
 
-def full(shape: Any, dtype: Any, fill_value: Any) -> Tensor:
+def _full(shape: Any, dtype: Any, fill_value: Any) -> Tensor:
     """A tensor of one value."""
     from ..ir.base import plain
     from ..te.tensor import compute
@@ -62,7 +62,7 @@ def full(shape: Any, dtype: Any, fill_value: Any) -> Tensor:
 
 
 _install()
-globals()["full"] = full
+full = _full
 nn = sys.modules[__name__ + ".nn"]
 matmul: Callable[..., Any]
 nn.matmul = matmul = _make(ROWS["matmul"])  # type: ignore[attr-defined]

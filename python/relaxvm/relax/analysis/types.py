@@ -67,12 +67,22 @@ def type_lca(lhs: Any, rhs: Any) -> Type:
 
 def tir_vars_in_type(ty: Any) -> list[Var]:
     """Symbolic variables in a type, in order of appearance."""
-    return list(_vars(plain(ty)))
+    return _through_functions(plain(ty), _vars)
 
 
 def definable_tir_vars_in_type(ty: Any) -> list[Var]:
     """Symbolic variables that stand alone in a dimension."""
-    return list(_definable(plain(ty)))
+    return _through_functions(plain(ty), _definable)
+
+
+def _through_functions(ty: Type, collect: Any) -> list[Var]:
+    """Also what a function's own type binds."""
+    if not isinstance(ty, FuncType):
+        return list(collect(ty))
+    found: dict[Var, None] = {}
+    for part in [*(ty.params or ()), ty.ret]:
+        found.update(dict.fromkeys(_through_functions(part, collect)))
+    return list(found)
 
 
 def erase_to_well_defined(

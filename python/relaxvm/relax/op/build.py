@@ -119,7 +119,7 @@ def call_operator(
 
 
 def _signature(row: Row) -> inspect.Signature:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     params = []
     optional_seen = False
     for name, _, _, optional in row.args:
@@ -135,6 +135,16 @@ def _signature(row: Row) -> inspect.Signature:
         missing = _EMPTY if required and not optional_seen else default
         params.append(inspect.Parameter(name, kind, default=missing, annotation=base))
     return inspect.Signature(params, return_annotation="Call")
+
+
+def usage(signature: inspect.Signature) -> str:
+    """Parameters as a caller writes them."""
+    parts = []
+    for p in signature.parameters.values():
+        star = "*" if p.kind is inspect.Parameter.VAR_POSITIONAL else ""
+        default = "" if p.default is _EMPTY else f"={p.default!r}"
+        parts.append(star + p.name + default)
+    return ", ".join(parts)
 
 
 def _doc(row: Row) -> str:
@@ -158,7 +168,7 @@ def make_function(row: Row) -> Callable[..., Call]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{row.name}: {error}; it takes {signature}") from None
+            raise TypeError(f"{row.name}: {error}; it takes ({usage(signature)})") from None
         given = bound.arguments
         values: list[Any] = []
         for name in arg_names:
@@ -190,8 +200,8 @@ def install(package: str) -> None:
         function.__module__ = module.__name__
         setattr(module, name, function)
     root = sys.modules[package]
-    for name, (folders, function) in calls.EXTRA.items():
-        setattr(_module(package, folders), name, function)
+    for name, (where, function) in calls.EXTRA.items():
+        setattr(_module(package, where), name, function)
     root.__dict__.setdefault("__path__", [])
 
 

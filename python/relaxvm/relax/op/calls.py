@@ -188,7 +188,7 @@ def assert_op(condition: Any, format_args: Any = None, *more: Any, format: str |
 def to_vdevice(data: Expr, dst_vdevice: Any) -> Call:
     """The tensor on another device."""
     if isinstance(dst_vdevice, str):
-        from ...script.ir import lookup_vdevice_text
+        from ...ir.devices import lookup_vdevice_text
 
         dst_vdevice = lookup_vdevice_text(dst_vdevice)
     return call_operator("to_vdevice", [data], {"dst_vdevice": dst_vdevice})

@@ -11,6 +11,7 @@ from typing import Any
 from ... import _compiler
 from ...ir.base import plain
 from ...transform.passes import BuiltinPass
+from ..op.build import usage
 
 
 def signature_of(options: str) -> inspect.Signature:
@@ -49,7 +50,7 @@ def make_factory(name: str, options: str, doc: str) -> Callable[..., BuiltinPass
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{name}: {error}; it takes {signature}") from None
+            raise TypeError(f"{name}: {error}; it takes ({usage(signature)})") from None
         bound.apply_defaults()
         return BuiltinPass(name, {k: _option(v) for k, v in bound.arguments.items()})
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...ir.devices import module_infos
 from ...ir.expr import BaseFunc, GlobalVar
 from ...ir.module import IRModule
 from ...relax.block_builder import BlockBuilder
-from ..state import module_infos
 from .evaluate import Evaluator, Scope
 from .graph import GraphParser
 from .program import ProgramParser
@@ -100,7 +100,7 @@ class ModuleParser:
                 self.source.fail(
                     node, "a module defines one function at a time: name = R.ExternFunc(...)"
                 )
-            name, kind, options = target.id, "value", {}
+            name, kind, options = target.id, "value", dict[str, Any]()
         else:
             found, options = function_kind(self.evaluator, node)
             if found is None:
