@@ -103,7 +103,7 @@ class Lowering {
     for (Arg arg : args) operands.push_back(Operand(arg, is_foreign));
     LowInsn& call = Emit(Op::kCallPacked, dst, operands);
     call.func_index = static_cast<uint32_t>(insn.func);
-    if (kernel != nullptr &&
+    if (kernel != nullptr && !program_.is_instrumented &&
         !(binding.kind == Binding::Kind::kBuiltin && kernel == binding.kernel)) {
       BindKernel(&call, kernel, is_dyn);
     } else {
