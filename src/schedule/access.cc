@@ -51,10 +51,14 @@ bool CanMerge(const Stage& stage, const Axis& outer, const Axis& inner, arith::A
   for (const Axis* axis : {&outer, &inner}) {
     UseOutsideLoads use(axis->var);
     use.Visit(stage.value);
+    use.Visit(stage.finish);
     if (use.found) return false;
   }
   std::vector<Expr> offsets = {stage.indices[0]};
   for (const BufferLoadObj* load : LoadsOf(stage.value)) offsets.push_back(load->indices[0]);
+  if (stage.finish.defined()) {
+    for (const BufferLoadObj* load : LoadsOf(stage.finish)) offsets.push_back(load->indices[0]);
+  }
   for (const Expr& offset : offsets) {
     auto linear = LinearOffset::Of(offset, {outer, inner});
     if (!linear.has_value()) return false;
@@ -72,6 +76,7 @@ Axis Merge(Stage* stage, const Axis& outer, const Axis& inner, arith::Analyzer* 
   map.Set(outer.var, 0);
   map.Set(inner.var, merged.var);
   stage->value = tir::Substitute(stage->value, map);
+  if (stage->finish.defined()) stage->finish = tir::Substitute(stage->finish, map);
   stage->indices = {analyzer->Simplify(tir::Substitute(stage->indices[0], map))};
   return merged;
 }
@@ -102,6 +107,7 @@ Stage FlattenStage(const Stage& stage, arith::Analyzer* analyzer) {
   Stage flat = stage;
   if (stage.IsOpaque()) return flat;
   flat.value = Flattener(analyzer).Mutate(stage.value);
+  if (stage.finish.defined()) flat.finish = Flattener(analyzer).Mutate(stage.finish);
   flat.indices = {analyzer->Simplify(FlatOffset(*stage.out, stage.indices))};
   return flat;
 }

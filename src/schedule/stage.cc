@@ -164,6 +164,40 @@ std::optional<Program> ParseProgram(const PrimFunc& func) {
   return program;
 }
 
+Stage FinishWith(const Stage& reduction, const Stage& elementwise) {
+  class ResultReader : public tir::StmtMutator {
+   public:
+    ResultReader(const Var& buffer, Expr result) : buffer_(buffer), result_(std::move(result)) {}
+    Expr MutateBufferLoad(const tir::BufferLoad& load) override {
+      return load->buffer.same_as(buffer_) ? result_ : StmtMutator::MutateBufferLoad(load);
+    }
+
+   private:
+    const Var& buffer_;
+    Expr result_;
+  };
+  Stage stage = reduction;
+  stage.reduced = Var("reduced", reduction.value.dtype());
+  ffi::Map<Var, Expr> axes;
+  for (size_t i = 0; i < elementwise.spatial.size(); ++i) {
+    axes.Set(elementwise.spatial[i].var, reduction.spatial[i].var);
+  }
+  Expr result = ir::Cast(reduction.out->elem_dtype(), stage.reduced);
+  stage.finish =
+      ResultReader(*reduction.out, result).Mutate(tir::Substitute(elementwise.value, axes));
+  stage.out = elementwise.out;
+  stage.indices = elementwise.indices.Map([&](const Expr& e) { return tir::Substitute(e, axes); });
+  stage.name = elementwise.name;
+  return stage;
+}
+
+Expr Finished(const Stage& stage, const Expr& acc) {
+  if (!stage.finish.defined()) return acc;
+  ffi::Map<Var, Expr> map;
+  map.Set(stage.reduced, acc);
+  return tir::Substitute(stage.finish, map);
+}
+
 std::vector<Var> ReadsOf(const Stage& stage) {
   std::vector<Var> reads;
   std::unordered_set<const ffi::Object*> seen;
@@ -172,6 +206,7 @@ std::vector<Var> ReadsOf(const Stage& stage) {
     if (load != nullptr && seen.insert(load->buffer.get()).second) reads.push_back(load->buffer);
   };
   tir::PostOrderVisit(stage.IsOpaque() ? stage.opaque : Stmt(tir::Evaluate(stage.value)), visit);
+  if (stage.finish.defined()) tir::PostOrderVisit(tir::Evaluate(stage.finish), visit);
   return reads;
 }
 

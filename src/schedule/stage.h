@@ -37,6 +37,10 @@ struct Stage {
   std::optional<Buffer> out;
   ffi::Array<Expr> indices;
   Expr value;
+  // A reduction's result on its way to memory: a formula of `reduced` and the spatial axes.  Null:
+  // the result itself.
+  Var reduced = Var("reduced", Float(32));
+  Expr finish;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }
@@ -70,6 +74,11 @@ bool IsContraction(const Stage& stage);
 // Buffers that a stage reads, each once; also for opaque ones.
 std::vector<Var> ReadsOf(const Stage& stage);
 bool Writes(const Stage& stage, const Var& buffer);
+
+// A reduction and the elementwise stage that alone reads it, element by element, as one stage.
+Stage FinishWith(const Stage& reduction, const Stage& elementwise);
+// What is stored for the accumulated value `acc`.
+Expr Finished(const Stage& stage, const Expr& acc);
 
 // What computing a formula once costs, in additions.
 int CostOf(const Expr& value);

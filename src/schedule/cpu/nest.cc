@@ -112,9 +112,10 @@ class NestEmitter {
     Buffer acc = Accumulators(1);
     Stmt update = BufferStore(acc, Accumulated(stage_.combine, acc.Load({0}), stage_.value), {0});
     return Loops(stage_.spatial,
-                 SeqStmt::Flatten({tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
-                                   Loops(stage_.reduce, update),
-                                   BufferStore(*stage_.out, acc.Load({0}), stage_.indices)}));
+                 SeqStmt::Flatten(
+                     {tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
+                      Loops(stage_.reduce, update),
+                      BufferStore(*stage_.out, Finished(stage_, acc.Load({0})), stage_.indices)}));
   }
 
   // One vector of elements from `base` on; lanes at or above `limit` (null: none) are left out.
@@ -205,7 +206,8 @@ class NestEmitter {
     Expr low = Apply(stage_.combine, part(0), part(1)),
          high = Apply(stage_.combine, part(2), part(3));
     Stmt store =
-        BufferStore(*stage_.out, Horizontal(Apply(stage_.combine, low, high)), stage_.indices);
+        BufferStore(*stage_.out, Finished(stage_, Horizontal(Apply(stage_.combine, low, high))),
+                    stage_.indices);
     return Loops(
         stage_.spatial,
         SeqStmt::Flatten({tir::AllocBuffer(acc), init,

@@ -80,6 +80,12 @@ class Scheduler {
           continue;
         }
       }
+      if (const Stage* after = stage.combine != Combine::kNone ? EpilogueOf(at) : nullptr) {
+        gone_.insert(stage.out->get());
+        const Stage finished = FinishWith(stage, *after);
+        program_.stages.erase(program_.stages.begin() + static_cast<std::ptrdiff_t>(at));
+        program_.stages[at] = finished;
+      }
       Group group = GroupFrom(at);
       parts.push_back(EmitGroup(group));
       at = group.end;
@@ -167,6 +173,12 @@ class Scheduler {
       group.num_rows = rows;
       ++group.end;
     }
+    // Something must be left to run along the lanes.
+    bool has_inner = group.num_rows == 0 || group.end == group.begin + 1;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      has_inner = has_inner || program_.stages[i].spatial.size() > group.num_rows;
+    }
+    if (!has_inner) --group.num_rows;
     return group;
   }
 
@@ -201,6 +213,7 @@ class Scheduler {
       s.spatial.erase(s.spatial.begin(),
                       s.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
       s.value = rows.Mutate(tir::Substitute(s.value, map));
+      if (s.finish.defined()) s.finish = rows.Mutate(tir::Substitute(s.finish, map));
       s.indices = s.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
       if (rows.Has(*s.out)) {
         s.indices = rows.Inner(*s.out, s.indices);
@@ -256,7 +269,7 @@ class Scheduler {
     Axis inside{Var(axis.var->name, Int(64)), ir::Min(kBlockElems, axis.extent - from)};
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, from + inside.var);
-    Stage part = flat;
+    Stage part = flat;  // no reduction: nothing to finish
     part.spatial = {inside};
     part.value = tir::Substitute(flat.value, map);
     part.indices = {tir::Substitute(flat.indices[0], map)};

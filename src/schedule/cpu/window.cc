@@ -147,11 +147,17 @@ class WindowEmitter {
     Stmt sum = reduce(stage_.value);
     if (Expr inside = Inside(near, count); inside.defined())
       sum = tir::IfThenElse(inside, reduce(inside_value_), sum);
-    Stmt store = each(
-        [&](const Var&, const ffi::Map<Var, Expr>& map, const Expr& predicate, const Expr& at) {
-          return BufferStore(*stage_.out, acc.Load({at}), {tir::Substitute(stage_.indices[0], map)},
-                             predicate);
-        });
+    Stmt store = each([&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate,
+                          const Expr& at) {
+      ffi::Map<Var, Expr> with_result = map;
+      Expr value = acc.Load({at});
+      if (stage_.finish.defined()) {
+        with_result.Set(stage_.reduced, value);
+        value = tir::Substitute(stage_.finish, with_result);
+        if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+      }
+      return BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate);
+    });
     return SeqStmt::Flatten({tir::AllocBuffer(acc),
                              Fill(acc, stage_.identity, count * vectors * lanes_, lanes_), sum,
                              store});
