@@ -30,6 +30,8 @@ def _import_tvm_ffi():
 
 
 tvm_ffi = _import_tvm_ffi()
+# Ctrl-C inside a Python function that C++ calls (progress of a compile, an instrument) stays what it is.
+tvm_ffi.error.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 # A key of each library: tvm-ffi aborts the process when a key is registered twice, so it is looked up first.
 _RUNTIME_KEY = "relaxvm.Storage"

@@ -96,11 +96,13 @@ def run_all(names: list[str]) -> dict[str, tuple[str, str]]:
         current = None
         while True:
             try:
-                entry = queue.get(timeout=5)
+                entry = queue.get(timeout=2)
             except Exception:
                 if worker.is_alive():
                     continue
-                results[current or names[0]] = ("crash", f"exit code {worker.exitcode}")
+                crashed = current or names[0]
+                results[crashed] = ("crash", f"exit code {worker.exitcode}")
+                print(f"{'crash':12s} {crashed}: exit code {worker.exitcode}", flush=True)
                 break
             if entry is None:
                 break
@@ -108,6 +110,8 @@ def run_all(names: list[str]) -> dict[str, tuple[str, str]]:
             current = name
             if state != "start":
                 results[name] = (state, detail)
+                if state not in ("pass", "unsupported"):
+                    print(f"{state:12s} {name}: {detail[:300]}", flush=True)
         worker.join()
         names = [n for n in names if n not in results]
     return results
@@ -120,9 +124,6 @@ def main() -> None:
     args = parser.parse_args()
     names = [n for n in load_cases() if fnmatch.fnmatch(n, args.only)]
     results = run_all(names)
-    for name, (state, detail) in results.items():
-        if state not in ("pass", "unsupported"):
-            print(f"{state:12s} {name}: {detail[:300]}")
     print(dict(collections.Counter(state for state, _ in results.values())))
     if args.write:
         with open(args.write, "w") as file:
