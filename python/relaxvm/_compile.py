@@ -29,9 +29,9 @@ def compile(
 ) -> VMExecutable | IRModule:
     """Compiles a module, or the model in a file, for `target` ("llvm": this machine's CPU).
 
-    The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or a
-    pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.  `progress` is
-    called with the name of the step, how many are done, and how many there are.
+    The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or
+    a pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.
+    `progress` is called with the name of the step, how many are done, and how many there are.
     """
     _only_default_tir(tir_pipeline)
     mod = _bind(as_module(mod), params)
@@ -78,7 +78,8 @@ def as_module(mod: Any) -> IRModule:
     if isinstance(mod, Function):
         return IRModule({"main": mod})
     raise TypeError(
-        f"compile takes an IRModule, a Relax function, or the path of an ONNX model or a script, not {type(mod).__name__}"
+        "compile takes an IRModule, a Relax function, or the path of an ONNX model or a script, "
+        f"not {type(mod).__name__}"
     )
 
 

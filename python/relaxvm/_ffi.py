@@ -100,7 +100,7 @@ def compiler_is_loaded() -> bool:
 _runtime = _load_runtime()
 
 
-def runtime_function(name: str) -> tvm_ffi.Function:
+def runtime_function(name: str) -> Any:
     """A global function `relaxvm.<name>` of the runtime library."""
     return tvm_ffi.get_global_func(f"relaxvm.{name}")
 

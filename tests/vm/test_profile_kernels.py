@@ -2,7 +2,6 @@
 """Instruments and profiles see compiled kernels."""
 
 import numpy as np
-
 import relaxvm
 from relaxvm import relax
 

@@ -77,7 +77,7 @@ def constant_ranges(executable: Any) -> list[tuple[int, int]]:
     ranges = []
     for tensor in _constants(executable):
         if isinstance(tensor, runtime.Tensor) and str(tensor.dtype) in _DLPACK_DTYPES:
-            array = np.from_dlpack(tensor)
+            array: np.ndarray = np.from_dlpack(tensor)  # type: ignore[arg-type]
             start = array.__array_interface__["data"][0]
             ranges.append((start, start + max(array.nbytes, 1)))
     return ranges

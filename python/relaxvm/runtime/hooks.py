@@ -18,7 +18,7 @@ def _format(template, *values) -> str:
 
 
 def _print(text: str) -> None:
-    print(text)  # noqa: T201  # R.print is a request to print
+    print(text)  # R.print is a request to print
 
 
 for _name, _hook in {"format": _format, "print": _print}.items():

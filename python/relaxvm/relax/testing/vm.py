@@ -4,6 +4,7 @@ helpers around the VM."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def _assert_notnull(x):
         raise AssertionError("the value is None")
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "test.vm.add": _add,
     "test.vm.add_scalar": lambda a, b: a + b,
     "test.vm.mul": _mul,
