@@ -13,6 +13,7 @@ import os
 import pathlib
 import sys
 import threading
+from typing import Any
 
 
 def _import_tvm_ffi():
