@@ -32,6 +32,22 @@ Array<Any> DescribeOperator(const ops::OpDef& def) {
   return {ffi::String(def.name), ffi::String(def.doc), args, attrs, def.variadic};
 }
 
+// What tests know of an operator: [computed?, reference, samples, exceptions, defaults of
+// arguments]
+Array<Any> DescribeOracle(const ops::OpDef& def) {
+  Array<Any> samples, exceptions, defaults;
+  for (const ops::Sample& sample : def.samples) {
+    Array<Any> items;
+    for (const std::string& item : sample.items) items.push_back(ffi::String(item));
+    samples.push_back(items);
+  }
+  for (const auto& [dtype, reason] : def.exceptions) {
+    exceptions.push_back(Array<Any>{ffi::String(dtype), ffi::String(reason)});
+  }
+  for (const ops::ArgDoc& a : def.args) defaults.push_back(a.default_value);
+  return {def.compute != nullptr, ffi::String(def.reference), samples, exceptions, defaults};
+}
+
 bool IsNumber(const Any& v) {
   return v.type_index() == ffi::TypeIndex::kTVMFFIBool ||
          v.type_index() == ffi::TypeIndex::kTVMFFIInt ||
@@ -130,6 +146,10 @@ void RegisterOperators() {
              for (const ir::Op& op : ops::AllOps())
                rows.push_back(DescribeOperator(ops::RecordOf(op.get())));
              return rows;
+           })
+      .def("relaxvm.ops.Oracle",
+           [](ffi::String name) {
+             return DescribeOracle(ops::RecordOf(ops::GetOp(std::string(name)).get()));
            })
       .def("relaxvm.ops.Get", [](ffi::String name) { return ops::GetOp(std::string(name)); })
       .def("relaxvm.ops.MakeCall", MakeCall)

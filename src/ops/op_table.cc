@@ -105,7 +105,8 @@ std::string Nearest(const std::string& name) {
   std::vector<std::pair<size_t, std::string>> near;
   for (const OpDef& def : GetTable().records) {
     std::string last = def.name.substr(def.name.rfind('.') + 1);
-    near.emplace_back(std::min(Distance(name, def.name), Distance(name, last)), def.name);
+    std::string given_last = name.substr(name.rfind('.') + 1);
+    near.emplace_back(std::min(Distance(name, def.name), Distance(given_last, last)), def.name);
   }
   std::sort(near.begin(), near.end());
   std::string text;

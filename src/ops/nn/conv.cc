@@ -155,25 +155,26 @@ OpDef ConvOp(const char* name, const char* doc, const char* data_layout, const c
 
 OpDef nn_conv1d() {
   return ConvOp<1>("nn.conv1d", "Convolution over one axis.", "NCW", "OIW",
-                   {{{"data: f32[2, 3, 17]", "weight: f32[4, 3, 3]", "padding=1"}},
-                    {{"data: f32[2, 12, 4]", "weight: f32[6, 2, 3]", "strides=2", "dilation=2",
+                   {{{"data: f32[2, 3, 17]", "weight: f32[4, 3, =3]", "padding=1"}},
+                    {{"data: f32[2, 12, =4]", "weight: f32[=6, =2, =3]", "strides=2", "dilation=2",
                       "groups=2", "data_layout='NWC'", "kernel_layout='OIW'"}}});
 }
 
 OpDef nn_conv2d() {
-  return ConvOp<2>("nn.conv2d", "Convolution over two axes.", "NCHW", "OIHW",
-                   {{{"data: f32[2, 3, 9, 10]", "weight: f32[4, 3, 3, 3]", "padding=1"}},
-                    {{"data: f32[1, 8, 8, 4]", "weight: f32[3, 3, 4, 5]", "strides=[2, 1]",
-                      "padding=[0, 1, 2, 1]", "data_layout='NHWC'", "kernel_layout='HWIO'"}},
-                    {{"data: f32[1, 6, 7, 7]", "weight: f32[6, 1, 3, 3]", "groups=6", "padding=1"}},
-                    {{"data: f32[1, 4, 9, 9]", "weight: f32[6, 2, 2, 2]", "groups=2",
-                      "dilation=[2, 3]", "out_layout='NHWC'"}},
-                    {{"data: i8[1, 2, 4, 4]", "weight: i8[3, 2, 1, 1]", "out_dtype='int32'"}}});
+  return ConvOp<2>(
+      "nn.conv2d", "Convolution over two axes.", "NCHW", "OIHW",
+      {{{"data: f32[2, 3, 9, 10]", "weight: f32[4, 3, =3, =3]", "padding=1"}},
+       {{"data: f32[1, 8, 8, 4]", "weight: f32[=3, =3, 4, 5]", "strides=[2, 1]",
+         "padding=[0, 1, 2, 1]", "data_layout='NHWC'", "kernel_layout='HWIO'"}},
+       {{"data: f32[1, =6, 7, 8]", "weight: f32[=6, 1, =3, =3]", "groups=6", "padding=1"}},
+       {{"data: f32[1, =4, 9, 10]", "weight: f32[=6, =2, =2, =2]", "groups=2", "dilation=[2, 3]",
+         "out_layout='NHWC'"}},
+       {{"data: i8[1, 2, 4, 4]", "weight: i8[3, 2, 1, 1]", "out_dtype='int32'"}}});
 }
 
 OpDef nn_conv3d() {
   return ConvOp<3>("nn.conv3d", "Convolution over three axes.", "NCDHW", "OIDHW",
-                   {{{"data: f32[1, 2, 5, 6, 7]", "weight: f32[3, 2, 2, 3, 2]", "padding=1",
+                   {{{"data: f32[1, =2, 5, 6, 7]", "weight: f32[=3, =2, =2, =3, =2]", "padding=1",
                       "strides=[1, 2, 1]"}}});
 }
 

@@ -245,25 +245,25 @@ OpDef ConvTransposeOp(const char* name, const char* doc, const char* data_layout
 OpDef nn_conv1d_transpose() {
   return ConvTransposeOp<1>(
       "nn.conv1d_transpose", "Transposed convolution over one axis.", "NCW", "IOW",
-      {{{"data: f32[2, 3, 7]", "weight: f32[3, 4, 3]", "strides=2", "padding=1"}},
-       {{"data: f32[1, 4, 6]", "weight: f32[4, 2, 5]", "strides=3", "groups=2",
+      {{{"data: f32[2, 3, 7]", "weight: f32[3, 4, =3]", "strides=2", "padding=1"}},
+       {{"data: f32[1, =4, 6]", "weight: f32[=4, =2, =5]", "strides=3", "groups=2",
          "output_padding=1"}}});
 }
 
 OpDef nn_conv2d_transpose() {
   return ConvTransposeOp<2>(
       "nn.conv2d_transpose", "Transposed convolution over two axes.", "NCHW", "IOHW",
-      {{{"data: f32[1, 3, 5, 6]", "weight: f32[3, 4, 2, 2]", "strides=2"}},
-       {{"data: f32[2, 4, 4, 3]", "weight: f32[3, 2, 3, 4]", "strides=[2, 1]",
+      {{{"data: f32[1, 3, 5, 6]", "weight: f32[3, 4, =2, =2]", "strides=2"}},
+       {{"data: f32[2, 4, 4, 3]", "weight: f32[3, 2, =3, =4]", "strides=[2, 1]",
          "padding=[1, 0, 1, 2]", "output_padding=[1, 0]", "data_layout='NHWC'",
          "kernel_layout='IOHW'"}},
-       {{"data: f32[1, 4, 5, 5]", "weight: f32[4, 3, 3, 3]", "groups=2", "dilation=2"}}});
+       {{"data: f32[1, =4, 5, 6]", "weight: f32[=4, =3, =3, =3]", "groups=2", "dilation=2"}}});
 }
 
 OpDef nn_conv3d_transpose() {
   return ConvTransposeOp<3>(
       "nn.conv3d_transpose", "Transposed convolution over three axes.", "NCDHW", "IODHW",
-      {{{"data: f32[1, 2, 3, 3, 4]", "weight: f32[2, 3, 2, 3, 2]", "strides=2"}}});
+      {{{"data: f32[1, =2, 3, 5, 4]", "weight: f32[=2, =3, =2, =3, =2]", "strides=2"}}});
 }
 
 }  // namespace relaxvm::ops

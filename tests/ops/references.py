@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy forms of operators that take more than an expression: what `reference` texts of the records may call.  Plain and
+slow; independent of the compute rules (convolutions by windows, scatters by loops)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+Ints = Sequence[int]
+
+
+def trunc_divide(a: Array, b: Array) -> Array:
+    """Integer quotient towards zero; 0 where b is 0."""
+    a, b = np.broadcast_arrays(a, b)
+    safe = np.where(b == 0, np.ones_like(b), b)
+    quotient = np.floor_divide(a, safe)
+    inexact = (np.remainder(a, safe) != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, np.zeros_like(a), quotient + inexact.astype(a.dtype)).astype(a.dtype)
+
+
+def count(x: Array, axis: Ints | None) -> int:
+    return int(np.prod([x.shape[a] for a in (range(x.ndim) if axis is None else axis)], initial=1))
+
+
+def scan(f: Callable[..., Array], x: Array, axis: int | None, dtype: Any, exclusive: bool) -> Array:
+    dtype = dtype or x.dtype
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    x = x.astype(dtype)
+    if exclusive:
+        identity = 0 if f is np.cumsum else 1
+        first = np.full_like(np.take(x, [0] if x.shape[axis] else [], axis), identity)
+        x = np.concatenate([first, np.delete(x, -1, axis) if x.shape[axis] else x], axis)
+    return f(x, axis=axis, dtype=dtype)
+
+
+def split(x: Array, parts: int | Ints, axis: int) -> tuple[Array, ...]:
+    n = x.shape[axis]
+    if isinstance(parts, int):
+        step = -(-n // parts)
+        points = [step * k for k in range(1, parts)]
+    else:
+        points = list(parts)
+    bounds = [0, *[min(p, n) for p in points], n]
+    take = [slice(None)] * x.ndim
+    result = []
+    for begin, end in itertools.pairwise(bounds):
+        take[axis] = slice(begin, max(begin, end))
+        result.append(x[tuple(take)])
+    return tuple(result)
+
+
+def reverse_sequence(x: Array, lengths: Array, seq_axis: int, batch_axis: int) -> Array:
+    moved = np.moveaxis(x, (batch_axis, seq_axis), (0, 1)).copy()
+    for b, n in enumerate(lengths):
+        moved[b, :n] = moved[b, :n][::-1]
+    return np.moveaxis(moved, (0, 1), (batch_axis, seq_axis))
+
+
+def strided_slice(x: Array, axes: Ints, begin: Ints, end: Ints, strides: Ints | None) -> Array:
+    take = [slice(None)] * x.ndim
+    for axis, b, e, s in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
+        take[axis] = slice(b, e, s)
+    return x[tuple(take)]
+
+
+def slice_scatter(x: Array, src: Array, start: int, end: int, step: int | None, axis: int) -> Array:
+    out = x.copy()
+    take = [slice(None)] * x.ndim
+    take[axis] = slice(start, end, step)
+    out[tuple(take)] = src
+    return out
+
+
+# ---- layouts: everything is computed channels first
+
+
+def _to(x: Array, layout: str, order: str) -> Array:
+    return np.transpose(x, [layout.index(c) for c in order])
+
+
+def _spatial(layout: str) -> str:
+    return "".join(c for c in "DHW" if c in layout)
+
+
+def _pad_spatial(x: Array, padding: Ints, value: Any, extra: Ints | None = None) -> Array:
+    n = x.ndim - 2
+    widths = [(0, 0), (0, 0)]
+    widths += [(padding[s], padding[n + s] + (extra[s] if extra else 0)) for s in range(n)]
+    return np.pad(x, widths, constant_values=value)
+
+
+def conv(
+    x: Array, w: Array, strides: Ints, padding: Ints, dilation: Ints, groups: int,
+    data_layout: str, kernel_layout: str, out_layout: str,
+) -> Array:  # fmt: skip
+    spatial = _spatial(data_layout)
+    x, w = _to(x, data_layout, "NC" + spatial), _to(w, kernel_layout, "OI" + spatial)
+    x = _pad_spatial(x, padding, 0)
+    n = len(spatial)
+    out = [
+        (x.shape[2 + s] - dilation[s] * (w.shape[2 + s] - 1) - 1) // strides[s] + 1
+        for s in range(n)
+    ]
+    if min(out) < 0:
+        raise ValueError("the kernel is larger than data")
+    inputs, filters = w.shape[1], w.shape[0] // groups
+    result = np.zeros((x.shape[0], w.shape[0], *out), x.dtype)
+    for g in range(groups):
+        xs = x[:, g * inputs : (g + 1) * inputs]
+        ws = w[g * filters : (g + 1) * filters]
+        for tap in itertools.product(*[range(k) for k in w.shape[2:]]):
+            window = tuple(
+                slice(t * d, t * d + s * (o - 1) + 1 if o else t * d, s)
+                for t, d, s, o in zip(tap, dilation, strides, out, strict=True)
+            )
+            part = np.einsum("nc...,oc->no...", xs[(..., *window)], ws[(..., *tap)])
+            result[:, g * filters : (g + 1) * filters] += part
+    return _to(result, "NC" + spatial, out_layout)
+
+
+def conv_transpose(
+    x: Array, w: Array, strides: Ints, padding: Ints, output_padding: Ints, dilation: Ints,
+    groups: int, data_layout: str, kernel_layout: str, out_layout: str,
+) -> Array:  # fmt: skip
+    spatial = _spatial(data_layout)
+    x, w = _to(x, data_layout, "NC" + spatial), _to(w, kernel_layout, "IO" + spatial)
+    n = len(spatial)
+    full = [(x.shape[2 + s] - 1) * strides[s] + dilation[s] * (w.shape[2 + s] - 1) + 1 + output_padding[s]
+            for s in range(n)]  # fmt: skip
+    if min(full) - max(padding) * 2 < 0 or 0 in x.shape:
+        raise ValueError("nothing is left")
+    inputs, filters = x.shape[1] // groups, w.shape[1]
+    result = np.zeros((x.shape[0], filters * groups, *full), x.dtype)
+    for g in range(groups):
+        xs = x[:, g * inputs : (g + 1) * inputs]
+        ws = w[g * inputs : (g + 1) * inputs]
+        for tap in itertools.product(*[range(k) for k in w.shape[2:]]):
+            window = tuple(
+                slice(t * d, t * d + s * (i - 1) + 1, s)
+                for t, d, s, i in zip(tap, dilation, strides, x.shape[2:], strict=True)
+            )
+            part = np.einsum("nc...,co->no...", xs, ws[(..., *tap)])
+            result[(slice(None), slice(g * filters, (g + 1) * filters), *window)] += part
+    cut = tuple(slice(padding[s], full[s] - padding[n + s]) for s in range(n))
+    return _to(result[(..., *cut)], "NC" + spatial, out_layout)
+
+
+def _windows(x: Array, size: Ints, strides: Ints, dilation: Ints, out: Ints) -> Array:
+    """[taps, N, C, out...]"""
+    taps = []
+    for tap in itertools.product(*[range(k) for k in size]):
+        window = tuple(
+            slice(t * d, t * d + s * (o - 1) + 1 if o else t * d, s)
+            for t, d, s, o in zip(tap, dilation, strides, out, strict=True)
+        )
+        taps.append(x[(..., *window)])
+    return np.stack(taps)
+
+
+def _pool_extents(
+    x: Array, size: Ints, strides: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> list[int]:
+    n = len(size)
+    room = [
+        x.shape[2 + s] + padding[s] + padding[n + s] - dilation[s] * (size[s] - 1) - 1
+        for s in range(n)
+    ]
+    if min(room) < -1:
+        raise ValueError("the window is larger than data")
+    return [(r + (st - 1 if ceil else 0)) // st + 1 for r, st in zip(room, strides, strict=True)]
+
+
+def max_pool(
+    x: Array, size: Ints, strides: Ints, padding: Ints, dilation: Ints, ceil: bool, layout: str,
+    out_layout: str,
+) -> Array:  # fmt: skip
+    order = "NC" + _spatial(layout)
+    x = _to(x, layout, order)
+    out = _pool_extents(x, size, strides, padding, dilation, ceil)
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = _pad_spatial(x, padding, least, [s - 1 for s in strides] if ceil else None)
+    return _to(_windows(padded, size, strides, dilation, out).max(0), order, out_layout)
+
+
+def avg_pool(
+    x: Array, size: Ints, strides: Ints, padding: Ints, dilation: Ints, ceil: bool,
+    include_pad: bool, layout: str, out_layout: str,
+) -> Array:  # fmt: skip
+    order = "NC" + _spatial(layout)
+    x = _to(x, layout, order)
+    out = _pool_extents(x, size, strides, padding, dilation, ceil)
+    extra = [s - 1 for s in strides] if ceil else None
+    total = _windows(_pad_spatial(x, padding, 0, extra), size, strides, dilation, out).sum(
+        0, dtype=x.dtype
+    )
+    ones = _windows(
+        _pad_spatial(np.ones_like(x), padding, 0, extra), size, strides, dilation, out
+    ).sum(0, dtype=x.dtype)
+    number = np.full_like(ones, np.prod(size)) if include_pad else np.maximum(ones, 1)
+    result = total / number if x.dtype.kind == "f" else trunc_divide(total, number)
+    return _to(result, order, out_layout)
+
+
+def adaptive_avg_pool(x: Array, output_size: Ints | None, layout: str, out_layout: str) -> Array:
+    order = "NC" + _spatial(layout)
+    x = _to(x, layout, order)
+    for s, n in enumerate(output_size or x.shape[2:]):
+        extent = x.shape[2 + s]
+        if extent == 0:
+            raise ValueError("windows without elements")
+        parts = [
+            x.take(range(o * extent // n, -(-(o + 1) * extent // n)), 2 + s).mean(2 + s)
+            for o in range(n)
+        ]
+        x = np.stack(parts, 2 + s)
+    return _to(x, order, out_layout)
+
+
+# ---- normalisation
+
+
+def _along(v: Array, axis: int, ndim: int) -> Array:
+    return v.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
+
+
+def batch_norm(
+    x: Array, gamma: Array, beta: Array, mean: Array, var: Array, axis: int, epsilon: float,
+    center: bool, scale: bool, momentum: float, training: bool,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    use_mean, use_var = mean, var
+    new_mean, new_var = mean, var
+    if training:
+        others = tuple(d for d in range(x.ndim) if d != axis % x.ndim)
+        use_mean, use_var = x.mean(others), x.var(others)
+        new_mean = mean * (1 - momentum) + use_mean * momentum
+        new_var = var * (1 - momentum) + use_var * momentum
+    y = (x - _along(use_mean, axis, x.ndim)) / np.sqrt(_along(use_var, axis, x.ndim) + epsilon)
+    if scale:
+        y = y * _along(gamma, axis, x.ndim)
+    if center:
+        y = y + _along(beta, axis, x.ndim)
+    return y, new_mean, new_var
+
+
+def _normalise(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+def _weights(w: Array, axes: Ints, ndim: int) -> Array:
+    order = np.argsort([a % ndim for a in axes])
+    shape = [1] * ndim
+    for k, a in enumerate(axes):
+        shape[a % ndim] = w.shape[k]
+    return np.transpose(w, order).reshape(shape)
+
+
+def layer_norm(
+    x: Array, gamma: Array, beta: Array, axes: Ints, epsilon: float, center: bool, scale: bool
+) -> Array:
+    y = _normalise(x, tuple(axes), epsilon)
+    if scale:
+        y = y * _weights(gamma, axes, x.ndim)
+    return y + _weights(beta, axes, x.ndim) if center else y
+
+
+def rms_norm(x: Array, weight: Array, axes: Ints, epsilon: float) -> Array:
+    scale = np.sqrt((x * x).mean(tuple(axes), keepdims=True) + epsilon)
+    return x / scale * _weights(weight, axes, x.ndim)
+
+
+def instance_norm(
+    x: Array, gamma: Array, beta: Array, channel_axis: int, axes: Ints, epsilon: float, center: bool,
+    scale: bool,
+) -> Array:  # fmt: skip
+    y = _normalise(x, tuple(axes), epsilon)
+    if scale:
+        y = y * _along(gamma, channel_axis, x.ndim)
+    return y + _along(beta, channel_axis, x.ndim) if center else y
+
+
+def group_norm(
+    x: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Ints,
+    epsilon: float, center: bool, scale: bool,
+) -> Array:  # fmt: skip
+    c = channel_axis % x.ndim
+    apart = x.reshape(*x.shape[:c], num_groups, x.shape[c] // num_groups, *x.shape[c + 1 :])
+    own = tuple(a % x.ndim for a in axes)
+    over = (c + 1, *[a if a < c else a + 1 for a in own])
+    y = _normalise(apart, over, epsilon).reshape(x.shape)
+    if scale:
+        y = y * _along(gamma, c, x.ndim)
+    return y + _along(beta, c, x.ndim) if center else y
+
+
+# ---- the rest of nn
+
+
+def pad(x: Array, width: Ints, value: float, mode: str) -> Array:
+    pairs = [(width[2 * d], width[2 * d + 1]) for d in range(x.ndim)]
+    cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(pairs, x.shape, strict=True))
+    grown = [(max(b, 0), max(a, 0)) for b, a in pairs]
+    if mode == "constant":
+        return np.pad(x[cut], grown, constant_values=value)
+    names = {"reflect": "reflect", "edge": "edge", "replicate": "edge", "circular": "wrap"}
+    if mode == "reflect" and any(max(p) >= n > 0 for p, n in zip(grown, x.shape, strict=True)):
+        raise ValueError("too few elements to reflect")
+    if mode == "circular" and any(max(p) > n for p, n in zip(grown, x.shape, strict=True)):
+        raise ValueError("too few elements to go round")
+    return np.pad(x[cut], grown, mode=names[mode])  # type: ignore[call-overload]
+
+
+def pixel_shuffle(x: Array, r: int) -> Array:
+    *lead, c, h, w = x.shape
+    y = x.reshape(*lead, c // (r * r), r, r, h, w)
+    n = len(lead)
+    y = np.transpose(y, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return y.reshape(*lead, c // (r * r), h * r, w * r)
+
+
+def nll_loss(p: Array, t: Array, w: Array | None, reduction: str, ignore: int) -> Array:
+    w = np.ones(p.shape[0 if p.ndim == 1 else 1], p.dtype) if w is None else w
+    if p.ndim == 1:
+        p, t = p[None], np.asarray(t)[None]
+        squeezed = True
+    else:
+        squeezed = False
+    weight = np.where(t == ignore, 0, w[np.where(t == ignore, 0, t)])
+    safe = np.where(t == ignore, 0, t)
+    loss = -weight * np.take_along_axis(p, safe[:, None], 1)[:, 0]
+    if reduction == "none":
+        return loss[0] if squeezed else loss
+    return loss.sum() if reduction == "sum" else loss.sum() / weight.sum()
+
+
+def attention(
+    q: Array, k: Array, v: Array, bias: Array | None, scale: float | None, mask: str | None,
+    window: int | None,
+) -> Array:  # fmt: skip
+    repeat = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, repeat, 2), np.repeat(v, repeat, 2)
+    scores = np.einsum("bshd,bthd->bhst", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias
+    if mask:
+        queries, keys = np.arange(q.shape[1])[:, None], np.arange(k.shape[1])[None]
+        last = queries if mask == "TopLeft" else queries + k.shape[1] - q.shape[1]
+        seen = keys <= last
+        if window is not None:
+            seen = seen & (keys > last - window)
+        scores = np.where(seen, scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("bhst,bthe->bshe", e / e.sum(-1, keepdims=True), v)
+
+
+# ---- indices
+
+
+def gather_nd(x: Array, indices: Array, batch_dims: int) -> Array:
+    if batch_dims == 0:
+        return x[tuple(np.moveaxis(indices, -1, 0))]
+    parts = [gather_nd(a, i, batch_dims - 1) for a, i in zip(x, indices, strict=True)]
+    return np.stack(parts)
+
+
+def one_hot(indices: Array, on: Any, off: Any, depth: int, axis: int) -> Array:
+    hot = np.expand_dims(indices, axis) == _along(np.arange(depth), axis, indices.ndim + 1)
+    return np.where(hot, on, off)
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "update": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "mean": lambda old, new: (old + new) / 2,
+    "max": max,
+    "min": min,
+}
+
+
+def scatter_elements(x: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
+    out = x.copy()
+    for place in np.ndindex(*indices.shape):
+        to = list(place)
+        to[axis] = indices[place]
+        out[tuple(to)] = _COMBINE[reduction](out[tuple(to)], updates[place])
+    return out
+
+
+def scatter_nd(x: Array, indices: Array, updates: Array, reduction: str) -> Array:
+    out = x.copy()
+    for place in np.ndindex(*indices.shape[:-1]):
+        to = tuple(indices[place])
+        if reduction in ("max", "min"):
+            f = np.maximum if reduction == "max" else np.minimum
+            out[to] = f(out[to], updates[place])
+        else:
+            out[to] = _COMBINE[reduction](out[to], updates[place])
+    return out
+
+
+def index_put(x: Array, indices: Sequence[Array], values: Array, accumulate: bool) -> Array:
+    out = x.copy()
+    if accumulate:
+        np.add.at(out, tuple(indices), values)
+    else:
+        out[tuple(indices)] = values
+    return out
+
+
+def argsort(x: Array, axis: int, descending: bool) -> Array:
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    flipped = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - flipped, axis)
+
+
+def topk(x: Array, k: int, axis: int, ret_type: str, largest: bool) -> Any:
+    order = argsort(x, axis, largest)
+    if k > 0:
+        order = np.take(order, range(min(k, x.shape[axis])), axis)
+    values = np.take_along_axis(x, order, axis)
+    return {"both": (values, order), "values": values, "indices": order}[ret_type]
+
+
+def collapse_sum(x: Array, shape: Ints) -> Array:
+    x = x.sum(tuple(range(x.ndim - len(shape))), dtype=x.dtype)
+    axes = tuple(d for d, n in enumerate(shape) if n == 1 and x.shape[d] != 1)
+    return x.sum(axes, keepdims=True, dtype=x.dtype)
+
+
+# ---- quantisation
+
+
+def _of_axis(v: Array, x: Array, axis: int) -> Array:
+    return _along(v, axis, x.ndim) if v.ndim == 1 else v
+
+
+def quantize(x: Array, scale: Array, zero: Array, out_dtype: Any, axis: int) -> Array:
+    # In float32, as the operator defines it: halves must fall where they do there.
+    x, scale = x.astype("float32"), scale.astype("float32")
+    scaled = np.round(x / _of_axis(scale, x, axis)) + _of_axis(zero, x, axis).astype("float32")
+    limits = np.iinfo(out_dtype)
+    return np.clip(scaled, limits.min, limits.max).astype(out_dtype)
+
+
+def dequantize(x: Array, scale: Array, zero: Array, out_dtype: Any, axis: int) -> Array:
+    distance = x.astype("float64") - _of_axis(zero, x, axis).astype("float64")
+    return distance * _of_axis(scale, x, axis).astype("float64")
+
+
+# ---- images
+
+
+def _position(mode: str, i: Array, have: int, want: int, begin: float, end: float) -> Array:
+    if mode == "half_pixel":
+        return (i + 0.5) * have / want - 0.5
+    if mode == "pytorch_half_pixel":
+        return (i + 0.5) * have / want - 0.5 if want > 1 else np.zeros_like(i)
+    if mode == "tf_half_pixel_for_nn":
+        return (i + 0.5) * have / want
+    if mode == "asymmetric":
+        return i * have / want
+    if mode == "align_corners":
+        return i * (have - 1) / max(want - 1, 1)
+    if want == 1:
+        return np.full_like(i, 0.5 * (begin + end) * (have - 1))
+    return begin * (have - 1) + i * (end - begin) * (have - 1) / (want - 1)
+
+
+def _nearest(at: Array, rounding: str, mode: str) -> Array:
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
+    at = at.astype(np.float32)  # ties are ties of the operator's own precision
+    rules: dict[str, Callable[[Array], Array]] = {
+        "round": np.round,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda v: np.ceil(v - np.float32(0.5)),
+        "round_prefer_ceil": lambda v: np.floor(v + np.float32(0.5)),
+    }
+    return rules[rounding](at)
+
+
+def _taps(
+    method: str, at: Array, have: int, rounding: str, mode: str, a: float, exclude: int
+) -> Array:
+    """[positions, have]: the weight of every element."""
+    weights = np.zeros((len(at), have))
+    rows = np.arange(len(at))
+    if method == "nearest_neighbor":
+        weights[rows, np.clip(_nearest(at, rounding, mode), 0, have - 1).astype(int)] = 1
+        return weights
+    base = np.floor(at)
+    t = at - base
+    if method == "linear":
+        for offset, w in ((0, 1 - t), (1, t)):
+            np.add.at(weights, (rows, np.clip(base + offset, 0, have - 1).astype(int)), w)
+        return weights
+    total = np.zeros(len(at))
+    for offset in range(-1, 3):
+        d = np.abs(t - offset)
+        near = (a + 2) * d**3 - (a + 3) * d**2 + 1
+        far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+        w = np.where(d <= 1, near, far)
+        index = base + offset
+        if exclude:
+            w = np.where((index >= 0) & (index < have), w, 0)
+            total += w
+        np.add.at(weights, (rows, np.clip(index, 0, have - 1).astype(int)), w)
+    return weights / total[:, None] if exclude else weights
+
+
+def resize(
+    x: Array, size: Ints, roi: Sequence[float], layout: str, method: str, mode: str, rounding: str,
+    alpha: float, exclude: int, extrapolation: float, out_dtype: Any,
+) -> Array:  # fmt: skip
+    spatial = _spatial(layout)
+    order = "NC" + spatial
+    y = _to(x, layout, order).astype(np.float64)
+    outside = np.zeros(list(size), bool)
+    for s, want in enumerate(size):
+        have = x.shape[layout.index(spatial[s])]
+        if have == 0:
+            raise ValueError("nothing to resize")
+        roi_s = (roi[s], roi[len(spatial) + s])
+        at = _position(mode, np.arange(want, dtype=np.float64), have, want, *roi_s)
+        beyond = (at < 0) | (at > have - 1)
+        outside |= beyond.reshape([-1 if d == s else 1 for d in range(len(spatial))])
+        weights = _taps(method, at, have, rounding, mode, alpha, exclude)
+        y = np.moveaxis(np.tensordot(y, weights, ([2 + s], [1])), -1, 2 + s)
+    if mode == "tf_crop_and_resize":
+        y = np.where(outside, extrapolation, y)
+    if x.dtype.kind in "iu":
+        y = np.round(y)
+    return _to(y, order, layout)
+
+
+def hamming_window(
+    size: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46
+) -> Array:
+    if size == 1:
+        return np.ones(1)
+    return alpha - beta * np.cos(2 * np.pi * np.arange(size) / (size if periodic else size - 1))
