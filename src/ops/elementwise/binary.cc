@@ -283,13 +283,17 @@ Tensors ComputeBinary(const ComputeArgs& in, const BinaryRow& row) {
   return {tir::Compute(out, formula, row.name)};
 }
 
-std::vector<Sample> SamplesFor(Domain domain) {
+std::vector<Sample> SamplesFor(const BinaryRow& row) {
+  Domain domain = row.domain;
   std::string t = "f32";
   if (domain == Domain::kInteger || domain == Domain::kBits) t = "i32";
   if (domain == Domain::kBool) t = "bool";
-  return {{{"x1: " + t + "[4, 8]", "x2: " + t + "[4, 8]"}},
-          {{"x1: " + t + "[4, 1, 3]", "x2: " + t + "[5, 1]"}},
-          {{"x1: " + t + "[]", "x2: " + t + "[7]"}}};
+  // NumPy has no negative exponents of integers, and no shifts by negative amounts.
+  bool small = row.formula == Power || domain == Domain::kInteger;
+  std::string range = small ? " in 0..9" : "";
+  return {{{"x1: " + t + "[4, 8]", "x2: " + t + "[4, 8]" + range}},
+          {{"x1: " + t + "[4, 1, 3]", "x2: " + t + "[5, 1]" + range}},
+          {{"x1: " + t + "[]", "x2: " + t + "[7]" + range}}};
 }
 
 }  // namespace
@@ -302,7 +306,7 @@ std::vector<OpDef> binary_ops() {
         .doc = row.doc,
         .args = {{"x1", "Left operand."}, {"x2", "Right operand; both shapes broadcast."}},
         .reference = row.reference,
-        .samples = SamplesFor(row.domain),
+        .samples = SamplesFor(row),
         .type = [domain = row.domain](TypeCtx& ctx,
                                       const NoAttrs&) { return InferBinary(ctx, domain); },
         .compute = [&row](const ComputeArgs& in, const NoAttrs&) { return ComputeBinary(in, row); },

@@ -310,7 +310,7 @@ OpDef gather_nd() {
       .args = {{"data", "The tensor."}, {"indices", "The vectors, along the last dimension."}},
       .attrs = {{"batch_dims", &GatherNd::batch_dims, "Leading dimensions that both share."}},
       .reference = "out = gather_nd(data, indices, batch_dims)",
-      .samples = {{{"data: f32[3, 4, 5]", "indices: i64[2, 6, 2] in -3..2"}},
+      .samples = {{{"data: f32[3, 4, 5]", "indices: i64[2, 6, =2] in -3..2"}},
                   {{"data: f32[2, 4, 5]", "indices: i64[2, 3, 1] in 0..3", "batch_dims=1"}}},
       .type = InferGatherNd,
       .compute = ComputeGatherNd,

@@ -290,7 +290,7 @@ OpDef scatter_nd() {
                {"updates", "The new values."}},
       .attrs = {{"reduction", &ScatterNd::reduction, kReductionDoc}},
       .reference = "out = scatter_nd(data, indices, updates, reduction)",
-      .samples = {{{"data: f32[4, 5, 2]", "indices: i64[3, 2] in -4..3", "updates: f32[3, 2]"}},
+      .samples = {{{"data: f32[4, 5, 2]", "indices: i64[3, =2] in -4..3", "updates: f32[3, 2]"}},
                   {{"data: f32[6]", "indices: i64[2, 4, 1] in 0..5", "updates: f32[2, 4]",
                     "reduction='mul'"}}},
       .type = InferScatterNd,

@@ -67,6 +67,10 @@ bool HasZero(const Dims& dims) {
   return std::any_of(dims.begin(), dims.end(), [](const Expr& d) { return ir::IsIntValue(d, 0); });
 }
 
+bool HasRest(const Dims& dims) {
+  return std::any_of(dims.begin(), dims.end(), [](const Expr& d) { return ir::IsIntValue(d, -1); });
+}
+
 // The dimensions that `shape` asks for: -1 is what is left over, 0 the one at the same place of x.
 Dims Resolve(const TypeCtx& ctx, const std::optional<Dims>& x, const Dims& shape) {
   std::vector<Expr> dims(shape.begin(), shape.end());
@@ -92,7 +96,6 @@ Dims Resolve(const TypeCtx& ctx, const std::optional<Dims>& x, const Dims& shape
     known = known * dims[d];
   }
   if (rest) {
-    if (!x) ctx.Error(ErrorKind::kValueError, "-1 in the shape needs an x of known shape");
     Expr total = ctx.Simplify(ProductOf(*x));
     known = ctx.Simplify(known);
     if (ir::IsIntValue(known, 0)) {
@@ -118,6 +121,7 @@ Type InferReshape(TypeCtx& ctx, const NoAttrs&) {
   if (!shape) return ctx.Result(std::nullopt, ctx.Rank(1), x->dtype);
   std::optional<Dims> from;
   if (auto dims = x->GetShape()) from = *dims;
+  if (!from && HasRest(*shape)) return ctx.Result(std::nullopt, ctx.Rank(1), x->dtype);
   Dims to = Resolve(ctx, from, *shape);
   if (from) {
     Expr before = ctx.Simplify(ProductOf(*from));
