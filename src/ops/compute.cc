@@ -73,4 +73,13 @@ Expr Flatten(const Indices& i, const Dims& dims) {
   return flat;
 }
 
+Expr GuardEmpty(const Expr& value, const Dims& extents) {
+  Expr some = ir::BoolImm(true);
+  for (const Expr& e : extents) {
+    if (ir::AsInt(e).has_value() && !ir::IsIntValue(e, 0)) continue;
+    some = ir::And(some, ir::Greater(e, Expr(0)));
+  }
+  return ir::IfThenElse(some, value, Number(value.dtype(), 0));
+}
+
 }  // namespace relaxvm::ops

@@ -46,4 +46,8 @@ inline Expr WrapIndex(const Expr& index, const Expr& extent) {
   return ir::Select(ir::Less(index, Expr(0)), index + extent, index);
 }
 
+// Of a tensor without elements nothing can be read: 0 stands for `value` when an extent is 0.
+// Extents that are known to be greater cost nothing.
+Expr GuardEmpty(const Expr& value, const Dims& extents);
+
 }  // namespace relaxvm::ops

@@ -80,9 +80,7 @@ def run(machine: Any, entry: Entry, tensors: Mapping[str, Any]) -> list[np.ndarr
     for name, _ in entry.case.tensors:
         value = tensors[name]
         flat.extend(value if isinstance(value, list) else [value])
-    result = machine[entry.function](
-        *[relaxvm.runtime.tensor(np.ascontiguousarray(v)) for v in flat]
-    )
+    result = machine[entry.function](*[relaxvm.runtime.tensor(v) for v in flat])
     if hasattr(result, "numpy"):
         return [result.numpy()]
     return [r.numpy() for r in result]

@@ -97,10 +97,11 @@ def _pad_spatial(x: Array, padding: Ints, value: Any, extra: Ints | None = None)
 
 def conv(
     x: Array, w: Array, strides: Ints, padding: Ints, dilation: Ints, groups: int,
-    data_layout: str, kernel_layout: str, out_layout: str,
+    data_layout: str, kernel_layout: str, out_layout: str, out_dtype: Any,
 ) -> Array:  # fmt: skip
     spatial = _spatial(data_layout)
     x, w = _to(x, data_layout, "NC" + spatial), _to(w, kernel_layout, "OI" + spatial)
+    x = x.astype(out_dtype or x.dtype)
     x = _pad_spatial(x, padding, 0)
     n = len(spatial)
     out = [
@@ -303,6 +304,8 @@ def group_norm(
 
 def pad(x: Array, width: Ints, value: float, mode: str) -> Array:
     pairs = [(width[2 * d], width[2 * d + 1]) for d in range(x.ndim)]
+    if any(n + b + a < 0 for (b, a), n in zip(pairs, x.shape, strict=True)):
+        raise ValueError("more is cut off than there is")
     cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(pairs, x.shape, strict=True))
     grown = [(max(b, 0), max(a, 0)) for b, a in pairs]
     if mode == "constant":

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // image.resize2d and image.resize3d: nearest element, linear and cubic interpolation, with the
 // coordinate transformations and roundings that ONNX defines.
+#include <tvm/ffi/cast.h>
+
 #include <cmath>
 
 #include "ops/nn/spatial.h"
@@ -68,36 +70,36 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
   return ctx.Result(layout.Order(dim), dtype);
 }
 
-const DLDataType kReal = Float(32);
-Expr Real(double value) { return ir::ConstFloat(kReal, value); }
-Expr Real(const Expr& e) { return ir::Cast(kReal, e); }
-
 // One spatial axis of a resize.
 struct Axis {
   Expr have, want;    // extents
   double begin, end;  // region of interest, for tf_crop_and_resize
+  DLDataType real;    // of positions and weights: float64 for data of float64, else float32
+
+  Expr Real(double value) const { return ir::ConstFloat(real, value); }
+  Expr Real(const Expr& e) const { return ir::Cast(real, e); }
 };
 
 // Where element `i` of the result lies in data.  Products are formed before quotients, so that
 // positions on an element come out exactly.
 Expr Position(const std::string& mode, const Axis& axis, const Expr& i) {
-  Expr have = Real(axis.have), want = Real(axis.want), at = Real(i);
-  Expr half = Real(0.5);
+  Expr have = axis.Real(axis.have), want = axis.Real(axis.want), at = axis.Real(i);
+  Expr half = axis.Real(0.5);
   Expr half_pixel = ir::Div((at + half) * have, want) - half;
   if (mode == "half_pixel") return half_pixel;
   if (mode == "pytorch_half_pixel") {
-    return ir::Select(ir::Greater(axis.want, Expr(1)), half_pixel, Real(0.0));
+    return ir::Select(ir::Greater(axis.want, Expr(1)), half_pixel, axis.Real(0.0));
   }
   if (mode == "tf_half_pixel_for_nn") return ir::Div((at + half) * have, want);
   if (mode == "asymmetric") return ir::Div(at * have, want);
-  Expr steps = ir::Max(want - Real(1.0), Real(1.0));
-  if (mode == "align_corners") return ir::Div(at * (have - Real(1.0)), steps);
+  Expr steps = ir::Max(want - axis.Real(1.0), axis.Real(1.0));
+  if (mode == "align_corners") return ir::Div(at * (have - axis.Real(1.0)), steps);
   // tf_crop_and_resize
-  Expr reach = have - Real(1.0);
-  Expr along = ir::Div(at * Real(axis.end - axis.begin) * reach, steps);
-  Expr several = Real(axis.begin) * reach + along;
+  Expr reach = have - axis.Real(1.0);
+  Expr along = ir::Div(at * axis.Real(axis.end - axis.begin) * reach, steps);
+  Expr several = axis.Real(axis.begin) * reach + along;
   return ir::Select(ir::Greater(axis.want, Expr(1)), several,
-                    Real(0.5 * (axis.begin + axis.end)) * reach);
+                    axis.Real(0.5 * (axis.begin + axis.end)) * reach);
 }
 
 Expr RoundPosition(const Resize& a, const Expr& at) {
@@ -108,8 +110,9 @@ Expr RoundPosition(const Resize& a, const Expr& at) {
   if (method == "round") return CallIntrin(Intrin::kRound, {at});
   if (method == "floor") return CallIntrin(Intrin::kFloor, {at});
   if (method == "ceil") return CallIntrin(Intrin::kCeil, {at});
-  if (method == "round_prefer_floor") return CallIntrin(Intrin::kCeil, {at - Real(0.5)});
-  return CallIntrin(Intrin::kFloor, {at + Real(0.5)});
+  if (method == "round_prefer_floor")
+    return CallIntrin(Intrin::kCeil, {at - Number(at.dtype(), 0.5)});
+  return CallIntrin(Intrin::kFloor, {at + Number(at.dtype(), 0.5)});
 }
 
 Expr Clamp(const Expr& at, const Expr& extent) {
@@ -128,19 +131,20 @@ std::vector<Tap> CubicTaps(const Resize& a, const Axis& axis, const Expr& at) {
   Expr t = at - base;
   Expr first = ir::Cast(Int(64), base) - Expr(1);
   auto near = [&](const Expr& d) {  // |d| <= 1
-    return ((Real(k + 2) * d - Real(k + 3)) * d) * d + Real(1.0);
+    return ((axis.Real(k + 2) * d - axis.Real(k + 3)) * d) * d + axis.Real(1.0);
   };
   auto far = [&](const Expr& d) {  // 1 < |d| < 2
-    return ((Real(k) * d - Real(5 * k)) * d + Real(8 * k)) * d - Real(4 * k);
+    return ((axis.Real(k) * d - axis.Real(5 * k)) * d + axis.Real(8 * k)) * d - axis.Real(4 * k);
   };
-  std::vector<Expr> weights{far(t + Real(1.0)), near(t), near(Real(1.0) - t), far(Real(2.0) - t)};
+  std::vector<Expr> weights{far(t + axis.Real(1.0)), near(t), near(axis.Real(1.0) - t),
+                            far(axis.Real(2.0) - t)};
   std::vector<Tap> taps;
-  Expr total = Real(0.0);
+  Expr total = axis.Real(0.0);
   for (int n = 0; n < 4; ++n) {
     Expr index = first + Expr(n);
     if (a.cubic_exclude != 0) {
       Expr inside = ir::And(ir::GreaterEqual(index, Expr(0)), ir::Less(index, axis.have));
-      weights[n] = ir::Select(inside, weights[n], Real(0.0));
+      weights[n] = ir::Select(inside, weights[n], axis.Real(0.0));
       total = total + weights[n];
     }
     taps.push_back({Clamp(index, axis.have), weights[n]});
@@ -168,11 +172,11 @@ std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
   }
   if (a.method == "cubic") return CubicTaps(a, axis, at);
   // Outside of data its border goes on: the position is moved inside first.
-  Expr inside = ir::Max(ir::Min(at, Real(axis.have - Expr(1))), Real(0.0));
+  Expr inside = ir::Max(ir::Min(at, axis.Real(axis.have - Expr(1))), axis.Real(0.0));
   Expr base = CallIntrin(Intrin::kFloor, {inside});
   Expr t = inside - base;
   Expr index = ir::Cast(Int(64), base);
-  return {{index, Real(1.0) - t}, {ir::Min(index + Expr(1), axis.have - Expr(1)), t}};
+  return {{index, axis.Real(1.0) - t}, {ir::Min(index + Expr(1), axis.have - Expr(1)), t}};
 }
 
 template <size_t kNumSpatial>
@@ -186,7 +190,18 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
   for (size_t s = 0; s < kNumSpatial; ++s) {
     size_t d = layout.At(spatial[s]);
     bool roi = !a.roi.empty();
-    axes.push_back({x->shape[d], out[d], roi ? a.roi[s] : 0, roi ? a.roi[kNumSpatial + s] : 1});
+    axes.push_back({x->shape[d], out[d], roi ? a.roi[s] : 0, roi ? a.roi[kNumSpatial + s] : 1,
+                    x.dtype() == Float(64) ? Float(64) : Float(32)});
+  }
+  // An axis without elements matters only where the result has some all the same.
+  Dims may_be_empty;
+  std::unique_ptr<ir::TypeContext> facts = MakeTypeContext();
+  for (const Axis& axis : axes) {
+    const auto* var = axis.have.template as<ir::VarObj>();
+    ffi::Map<ir::Var, Expr> none;
+    if (var != nullptr) none.Set(ffi::GetRef<ir::Var>(var), Expr(0));
+    Expr left = var == nullptr ? axis.want : facts->Simplify(ir::Substitute(axis.want, none));
+    if (!ir::IsIntValue(left, 0)) may_be_empty.push_back(axis.have);
   }
   auto formula = [&](const Indices& i) -> Expr {
     std::vector<std::vector<Tap>> taps;
@@ -195,13 +210,13 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     }
     // Interpolates along axis s, with `at` chosen along the axes before it.
     std::function<Expr(size_t, const Indices&)> along = [&](size_t s, const Indices& at) -> Expr {
-      if (s == kNumSpatial) return x(at);
+      if (s == kNumSpatial) return GuardEmpty(x(at), may_be_empty);
       Expr sum;
       for (const Tap& tap : taps[s]) {
         Indices next = at;
         next.Set(layout.At(spatial[s]), tap.index);
         Expr value = along(s + 1, next);
-        if (tap.weight.defined()) value = Real(value) * tap.weight;
+        if (tap.weight.defined()) value = ir::Cast(tap.weight.dtype(), value) * tap.weight;
         sum = sum.defined() ? sum + value : value;
       }
       return sum;
@@ -214,8 +229,8 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     Expr inside = ir::BoolImm(true);
     for (size_t s = 0; s < kNumSpatial; ++s) {
       Expr at = Position(a.coordinate_transformation_mode, axes[s], i[layout.At(spatial[s])]);
-      inside = ir::And(inside, ir::GreaterEqual(at, Real(0.0)));
-      inside = ir::And(inside, ir::LessEqual(at, Real(axes[s].have - Expr(1))));
+      inside = ir::And(inside, ir::GreaterEqual(at, Number(at.dtype(), 0)));
+      inside = ir::And(inside, ir::LessEqual(at, axes[s].Real(axes[s].have - Expr(1))));
     }
     return ir::Select(inside, value, Number(dtype, a.extrapolation_value));
   };

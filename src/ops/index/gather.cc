@@ -15,16 +15,6 @@ Expr Inside(const Expr& index, const Expr& extent) {
   return ir::Max(ir::Min(at, extent - Expr(1)), Expr(0));
 }
 
-// Of a tensor without elements nothing can be read: 0 stands for it.
-Expr GuardEmpty(const Expr& value, const std::vector<Expr>& extents) {
-  Expr some = ir::BoolImm(true);
-  for (const Expr& e : extents) {
-    if (ir::AsInt(e).has_value() && !ir::IsIntValue(e, 0)) continue;
-    some = ir::And(some, ir::Greater(e, Expr(0)));
-  }
-  return ir::IfThenElse(some, value, Number(value.dtype(), 0));
-}
-
 struct Take {
   std::optional<int64_t> axis;
   std::string mode = "fast";
@@ -165,7 +155,7 @@ Tensors ComputeGatherNd(const ComputeArgs& in, const GatherNd& a) {
   int64_t length = *ir::AsInt(indices.dim(-1));
   auto formula = [&](const Indices& i) {
     Indices at(i.begin(), i.begin() + a.batch_dims);
-    std::vector<Expr> extents;
+    Dims extents;
     for (int64_t k = 0; k < length; ++k) {
       Indices of_index(i.begin(), i.begin() + outer);
       of_index.push_back(Expr(k));
@@ -223,7 +213,7 @@ Tensors ComputeIndexTensor(const ComputeArgs& in, const NoAttrs&) {
   auto formula = [&](const Indices& i) {
     Indices own(i.begin(), i.begin() + picked.size());
     Indices at;
-    std::vector<Expr> extents;
+    Dims extents;
     for (size_t k = 0; k < indices.size(); ++k) {
       extents.push_back(x->shape[k]);
       at.push_back(Inside(BroadcastAt(indices[k], picked, own), x->shape[k]));

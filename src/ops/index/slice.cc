@@ -347,7 +347,7 @@ OpDef slice_scatter() {
                {"step", "Step; left out: 1.", ArgKind::kPrim, true, ffi::Any(int64_t{1})}},
       .attrs = {{"axis", &SliceScatter::axis, "The axis."}},
       .reference = "out = slice_scatter(input, src, start, end, step, axis)",
-      .samples = {{{"input: f32[8, 3]", "src: f32[3, 3]", "start=1", "end=7", "step=2"}},
+      .samples = {{{"input: f32[=8, 3]", "src: f32[=3, 3]", "start=1", "end=7", "step=2"}},
                   {{"input: f32[2, 6]", "src: f32[2, 2]", "start=-2", "end=100", "axis=1"}}},
       .type = InferSliceScatter,
       .compute = ComputeSliceScatter,

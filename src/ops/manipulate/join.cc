@@ -142,13 +142,17 @@ void CompleteSplit(Split& a) {
   }
 }
 
-// Where the parts begin, and the end of the last one.  `simplify` may fold what it knows.
-std::vector<Expr> SplitPoints(const Split& a, const Expr& extent,
-                              const std::function<Expr(Expr)>& simplify) {
+// Where the parts begin, and the end of the last one: never behind the axis.
+std::vector<Expr> SplitPoints(const Split& a, const Expr& extent, ir::TypeContext& facts) {
+  auto simplify = [&](const Expr& e) { return facts.Simplify(e); };
   std::vector<Expr> points{Expr(0)};
   if (auto sections = AttrCodec<int64_t>::Decode(a.indices_or_sections)) {
     Expr length = simplify(ir::CeilDiv(extent, Expr(*sections)));
-    for (int64_t n = 1; n < *sections; ++n) points.push_back(simplify(length * Expr(n)));
+    for (int64_t n = 1; n < *sections; ++n) {
+      Expr at = simplify(length * Expr(n));
+      if (!facts.Prove(ir::LessEqual(at, extent))) at = simplify(ir::Min(at, extent));
+      points.push_back(at);
+    }
   } else {
     Ints indices = *AttrCodec<Ints>::Decode(a.indices_or_sections);
     for (int64_t index : indices) {
@@ -178,18 +182,11 @@ Type InferSplit(TypeCtx& ctx, const Split& a) {
   }
   int64_t axis = ctx.Axis(a.axis, x->ndim);
   Dims dims = *x->GetShape();
-  auto simplify = [&](const Expr& e) { return ctx.Simplify(e); };
-  std::vector<Expr> points = SplitPoints(a, dims[axis], simplify);
+  std::vector<Expr> points = SplitPoints(a, dims[axis], ctx.facts());
   ffi::Array<Type> parts;
   for (size_t n = 0; n + 1 < points.size(); ++n) {
     Expr length = ctx.Simplify(points[n + 1] - points[n]);
-    if (ctx.Prove(ir::Less(length, Expr(0)))) {
-      if (sections) {
-        ctx.Error(ErrorKind::kValueError, "extent ", DescribeExpr(dims[axis]), " of axis ", axis,
-                  " cannot be split into ", *sections, " parts of one size");
-      }
-      length = Expr(0);
-    } else if (!ctx.Prove(ir::GreaterEqual(length, Expr(0)))) {
+    if (!ctx.Prove(ir::GreaterEqual(length, Expr(0)))) {
       length = ctx.Simplify(ir::Max(length, Expr(0)));
     }
     dims.Set(axis, length);
@@ -201,7 +198,8 @@ Type InferSplit(TypeCtx& ctx, const Split& a) {
 Tensors ComputeSplit(const ComputeArgs& in, const Split& a) {
   const Tensor& x = in[0];
   int64_t axis = a.axis < 0 ? a.axis + x.ndim() : a.axis;
-  std::vector<Expr> points = SplitPoints(a, x->shape[axis], [](Expr e) { return e; });
+  std::unique_ptr<ir::TypeContext> facts = MakeTypeContext();
+  std::vector<Expr> points = SplitPoints(a, x->shape[axis], *facts);
   Tensors parts;
   for (size_t n = 0; n + 1 < points.size(); ++n) {
     auto formula = [&](const Indices& i) {

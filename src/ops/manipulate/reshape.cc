@@ -242,7 +242,7 @@ OpDef reshape() {
       .args = {{"x", "The tensor."}, {"shape", "The shape.", ArgKind::kShape}},
       .reference = "out = np.reshape(x, shape)",
       .samples = {{{"x: f32[4, 8]", "shape=[8, 4]"}},
-                  {{"x: f32[2, 3, 4]", "shape=[2, 12]"}},
+                  {{"x: f32[2, =3, =4]", "shape=[2, 12]"}},
                   {{"x: f32[2, 3, 4]", "shape=[6, -1]"}},
                   {{"x: f32[1, 1]", "shape=[]"}}},
       .type = InferReshape,
@@ -284,7 +284,7 @@ OpDef squeeze() {
       .args = {{"x", "The tensor."}},
       .attrs = {{"axis", &AxisList::axis, "The dimensions; None: all of extent 1."}},
       .reference = "out = np.squeeze(x, axis=None if axis is None else tuple(axis))",
-      .samples = {{{"x: f32[4, 1, 8]", "axis=[1]"}}, {{"x: f32[1, 3, 1]"}}},
+      .samples = {{{"x: f32[4, 1, 8]", "axis=[1]"}}, {{"x: f32[1, =3, 1]"}}},
       .type = InferSqueeze,
       .compute = ComputeSqueeze,
   });

@@ -134,7 +134,7 @@ OpDef ConvOp(const char* name, const char* doc, const char* data_layout, const c
       .args = {{"data", "The input."}, {"weight", "The filters."}},
       .attrs = attrs,
       .reference = "out = conv(data, weight, strides, padding, dilation, groups, data_layout, "
-                   "kernel_layout, out_layout)",
+                   "kernel_layout, out_layout, out_dtype)",
       .samples = std::move(samples),
       .type = InferConv<kNumSpatial>,
       .compute = ComputeConv<kNumSpatial>,

@@ -264,7 +264,7 @@ OpDef nn_group_norm() {
                 {"scale", &GroupNorm::scale, "Multiply by gamma."}},
       .reference = "out = group_norm(data, gamma, beta, num_groups, channel_axis, axes, epsilon, "
                    "center, scale)",
-      .samples = {{{"data: f32[2, 6, 4, 5]", "gamma: f32[6]", "beta: f32[6]", "num_groups=3",
+      .samples = {{{"data: f32[2, =6, 4, 5]", "gamma: f32[=6]", "beta: f32[=6]", "num_groups=3",
                     "channel_axis=1", "axes=[2, 3]"}},
                   {{"data: f32[2, 5, 4]", "gamma: f32[4]", "beta: f32[4]", "num_groups=2",
                     "channel_axis=-1", "axes=[1]", "scale=False"}}},

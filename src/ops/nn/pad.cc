@@ -56,18 +56,19 @@ Type InferPad(TypeCtx& ctx, const Pad& a) {
   return ctx.Result(result, x->dtype);
 }
 
-// The element of an axis of `extent` that stands at `at`, which may lie outside.
+// The element of an axis of `extent` that stands at `at`, which may lie outside.  Whatever the
+// extent turns out to be, the index lies inside.
 Expr SourceIndex(const std::string& mode, const Expr& at, const Expr& extent) {
+  Expr last = extent - Expr(1);
+  Expr source = at;
   if (mode == "circular") {
     Expr wrapped = ir::Select(ir::Less(at, Expr(0)), at + extent, at);
-    return ir::Select(ir::GreaterEqual(at, extent), at - extent, wrapped);
-  }
-  Expr last = extent - Expr(1);
-  if (mode == "reflect") {
+    source = ir::Select(ir::GreaterEqual(at, extent), at - extent, wrapped);
+  } else if (mode == "reflect") {
     Expr mirrored = ir::Select(ir::Less(at, Expr(0)), Expr(0) - at, at);
-    return ir::Select(ir::Greater(at, last), last + last - at, mirrored);
+    source = ir::Select(ir::Greater(at, last), last + last - at, mirrored);
   }
-  return ir::Max(ir::Min(at, last), Expr(0));
+  return ir::Max(ir::Min(source, last), Expr(0));
 }
 
 Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
@@ -88,7 +89,7 @@ Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
       Expr from = i[d] - amounts.before[d];
       at.push_back(moved ? SourceIndex(a.pad_mode, from, x->shape[d]) : i[d]);
     }
-    return x(at);
+    return GuardEmpty(x(at), x->shape);
   };
   return {tir::Compute(in.OutShape(), formula, "pad")};
 }
