@@ -276,7 +276,8 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
 OpDef image_resize2d() {
   return ResizeOp<2>(
       "image.resize2d", "NCHW",
-      {{{"data: f32[1, 2, 5, 6]", "size=[10, 9]"}},
+      {{{"data: f32[1, 2, 5, 6]", "size=[10, 12]"}},
+       {{"data: f32[1, 2, 5, 6]", "size=[7, 9]"}},
        {{"data: f32[1, 5, 6, 2]", "size=[10, 18]", "layout='NHWC'", "method='nearest_neighbor'",
          "coordinate_transformation_mode='asymmetric'", "rounding_method='floor'"}},
        {{"data: f32[1, 2, 8, 8]", "size=[5, 3]", "method='nearest_neighbor'",
@@ -293,7 +294,8 @@ OpDef image_resize2d() {
 OpDef image_resize3d() {
   return ResizeOp<3>(
       "image.resize3d", "NCDHW",
-      {{{"data: f32[1, 2, 3, 4, 5]", "size=[6, 5, 4]"}},
+      {{{"data: f32[1, 2, 3, 4, 5]", "size=[6, 8, 10]"}},
+       {{"data: f32[1, 2, 3, 4, 5]", "size=[6, 5, 4]"}},
        {{"data: f32[1, 1, 3, 4, 2]", "size=[6, 8, 4]", "method='nearest_neighbor'",
          "coordinate_transformation_mode='asymmetric'", "rounding_method='floor'"}}});
 }

@@ -348,7 +348,7 @@ OpDef slice_scatter() {
       .attrs = {{"axis", &SliceScatter::axis, "The axis."}},
       .reference = "out = slice_scatter(input, src, start, end, step, axis)",
       .samples = {{{"input: f32[=8, 3]", "src: f32[=3, 3]", "start=1", "end=7", "step=2"}},
-                  {{"input: f32[2, 6]", "src: f32[2, 2]", "start=-2", "end=100", "axis=1"}}},
+                  {{"input: f32[2, 6]", "src: f32[2, =2]", "start=-2", "end=100", "axis=1"}}},
       .type = InferSliceScatter,
       .compute = ComputeSliceScatter,
   });
