@@ -44,6 +44,7 @@ class SizeMap {
     }
     Var fresh("s" + std::to_string(compound_.size()), simple.dtype());
     compound_.emplace_back(simple, fresh);
+    all_.push_back(fresh);
     origin_[fresh.get()] = simple;
     return fresh;
   }
@@ -60,6 +61,8 @@ class SizeMap {
     return dims.Map([this](const Expr& dim) { return Dim(dim); });
   }
 
+  const std::vector<Var>& vars() const { return all_; }
+
   // What `var` of the program is at the call.
   Expr Origin(const Var& var) const {
     auto it = origin_.find(var.get());
@@ -73,6 +76,7 @@ class SizeMap {
     if (it != vars_.end()) return it->second;
     Var fresh(var->name, var->ty.as<ir::PrimTypeObj>()->dtype);
     vars_.emplace(var.get(), fresh);
+    all_.push_back(fresh);
     origin_.emplace(fresh.get(), var);
     return fresh;
   }
@@ -80,6 +84,7 @@ class SizeMap {
   ir::TypeContext& facts_;
   bool abstract_;
   std::unordered_map<const ffi::Object*, Var> vars_;
+  std::vector<Var> all_;  // of the program, in order
   std::vector<std::pair<Expr, Var>> compound_;
   std::unordered_map<const ffi::Object*, Expr> origin_;
 };
@@ -172,17 +177,9 @@ class Converter {
     in.call = inner;
     in.out = inner->ty;
     std::vector<tir::Tensor> outputs = record_.compute(in, call_->attrs);
-    ProgramCall result{tir::CreatePrimFunc(placeholders_, outputs), args_, {}};
-    ffi::Array<Var> scalars = Unbound(result.program);
-    if (!scalars.empty()) {
-      ffi::Array<Var> params = result.program->params;
-      for (const Var& scalar : scalars) {
-        params.push_back(scalar);
-        result.tir_vars.push_back(sizes_.Origin(scalar));
-      }
-      result.program =
-          tir::PrimFunc(params, result.program->body, result.program->attrs, result.program->span);
-    }
+    ffi::Array<Var> scalars = Unbound(outputs);
+    ProgramCall result{tir::CreatePrimFunc(placeholders_, outputs, scalars), args_, {}};
+    KeepUsedScalars(scalars, &result);
     if (!scalar_values_.empty()) result.program = ScalarInliner(scalar_values_).Run(result.program);
     return result;
   }
@@ -251,50 +248,45 @@ class Converter {
     return count == 1 ? name : name + "_" + std::to_string(count - 1) + "_";
   }
 
-  // Variables of the program that no buffer's shape holds as a dimension of its own.
-  static ffi::Array<Var> Unbound(const tir::PrimFunc& program) {
+  // Variables that no buffer's shape holds as a dimension of its own.
+  ffi::Array<Var> Unbound(const std::vector<tir::Tensor>& outputs) const {
     std::unordered_set<const ffi::Object*> bound;
-    ffi::Array<Expr> dims;
-    for (const Var& param : program->params) {
-      if (!tir::IsBuffer(param)) continue;
-      for (const Expr& dim : tir::Buffer(param).shape()) {
-        if (dim.as<ir::VarObj>()) bound.insert(dim.get());
-        dims.push_back(dim);
+    for (const auto* tensors : {&placeholders_, &outputs}) {
+      for (const tir::Tensor& tensor : *tensors) {
+        for (const Expr& dim : tensor->shape) bound.insert(dim.get());
       }
     }
     ffi::Array<Var> unbound;
-    std::unordered_set<const ffi::Object*> seen;
-    class Uses : public tir::StmtVisitor {
-     public:
-      void VisitVar(const ir::VarObj* v) override { used.push_back(ffi::GetRef<Var>(v)); }
-      void VisitDef(const Var& v) override { defined.insert(v.get()); }
-      void VisitBind(const tir::BindObj* s) override {
-        defined.insert(s->var.get());
-        tir::StmtVisitor::VisitBind(s);
-      }
-      void VisitFor(const tir::ForObj* s) override {
-        defined.insert(s->loop_var.get());
-        tir::StmtVisitor::VisitFor(s);
-      }
-      void VisitLet(const ir::LetObj* l) override {
-        defined.insert(l->var.get());
-        tir::StmtVisitor::VisitLet(l);
-      }
-      void VisitSBlock(const tir::SBlockObj* s) override {
-        for (const tir::IterVar& axis : s->iter_vars) defined.insert(axis->var.get());
-        tir::StmtVisitor::VisitSBlock(s);
-      }
-      std::vector<Var> used;
-      std::unordered_set<const ffi::Object*> defined;
-    };
-    Uses uses;
-    for (const Expr& dim : dims) uses.ir::Visitor::Visit(dim);
-    uses.Visit(program->body);
-    for (const Var& var : uses.used) {
-      if (tir::IsBuffer(var) || bound.count(var.get()) || uses.defined.count(var.get())) continue;
-      if (seen.insert(var.get()).second) unbound.push_back(var);
+    for (const Var& var : sizes_.vars()) {
+      if (!bound.count(var.get())) unbound.push_back(var);
     }
     return unbound;
+  }
+
+  // Drops the scalar parameters (the last ones) that the program does not use; the others are
+  // passed by the call.
+  void KeepUsedScalars(const ffi::Array<Var>& scalars, ProgramCall* result) const {
+    if (scalars.empty()) return;
+    class Uses : public tir::StmtVisitor {
+     public:
+      void VisitVar(const ir::VarObj* v) override { used.insert(v); }
+      std::unordered_set<const ffi::Object*> used;
+    };
+    const tir::PrimFunc& program = result->program;
+    size_t first = program->params.size() - scalars.size();
+    Uses uses;
+    ffi::Array<Var> params;
+    for (size_t i = 0; i < first; ++i) {
+      params.push_back(program->params[i]);
+      for (const Expr& dim : tir::Buffer(program->params[i]).shape()) uses.ir::Visitor::Visit(dim);
+    }
+    uses.Visit(program->body);
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      if (!uses.used.count(program->params[first + i].get())) continue;
+      params.push_back(program->params[first + i]);
+      result->tir_vars.push_back(sizes_.Origin(scalars[i]));
+    }
+    result->program = tir::PrimFunc(params, program->body, program->attrs, program->span);
   }
 
   Call call_;

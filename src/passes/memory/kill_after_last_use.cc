@@ -56,6 +56,18 @@ CoreOp KillerOf(const Binding& binding) {
   return tuple && !tuple->fields.empty() ? CoreOp::kVmKillObject : CoreOp::kNone;
 }
 
+// One name for each value: a second one would have to be killed as well.
+class AliasRemover : public ir::Mutator {
+ public:
+  void MutateBinding(const Binding& binding, ffi::Array<Binding>* out) override {
+    const auto* source = binding->value.as<ir::VarObj>();
+    bool same = source && binding.as<ir::VarBindingObj>() &&
+                ir::StructuralEqual(source->ty, binding->var->ty);
+    if (!same) return ir::Mutator::MutateBinding(binding, out);
+    Replace(binding->var, Mutate(binding->value));
+  }
+};
+
 class Killer : public ir::Mutator {
  public:
   Expr MutateSeq(const ir::SeqExpr& seq) override {
@@ -120,7 +132,11 @@ class Killer : public ir::Mutator {
 
 IRModule KillAfterLastUse(IRModule mod, const PassContext& context) {
   return ir::MutateFunctions(std::move(mod), [](const ir::GlobalVar&, const ir::Function& func) {
-    return ffi::GetRef<ir::Function>(Killer().MutateFunction(func).as<ir::FunctionObj>());
+    ir::Function named = func;
+    if (!analysis::KillsVariables(func.get())) {
+      named = ffi::GetRef<ir::Function>(AliasRemover().MutateFunction(func).as<ir::FunctionObj>());
+    }
+    return ffi::GetRef<ir::Function>(Killer().MutateFunction(named).as<ir::FunctionObj>());
   });
 }
 

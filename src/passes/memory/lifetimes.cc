@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "analysis/core_ops.h"
+#include "analysis/program_inplace.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
 #include "passes/memory/destination.h"
@@ -30,14 +31,14 @@ class Walker {
  public:
   explicit Walker(const ir::IRModule& mod) : mod_(mod) {}
 
-  std::vector<Allocation> Run(const ir::Function& func) {
+  FunctionMemory Run(const ir::Function& func) {
     int sequence = num_sequences_++;
     for (const Var& param : func->params) {
       if (ir::IsPrim(param)) Define(param, {sequence, 0});
       DefineAll(param->ty, {sequence, 0});
     }
     Share(WalkSeq(func->body, sequence));
-    return std::move(allocations_);
+    return {std::move(allocations_), std::move(takeovers_)};
   }
 
  private:
@@ -136,8 +137,10 @@ class Walker {
   Value EvaluateCall(const CallObj* call) {
     if (const auto* callee = call->op.as<ir::GlobalVarObj>()) {
       auto func = mod_->Find(callee->name_hint);
-      bool program = func.has_value() && func.value().as<tir::PrimFuncObj>();
-      return program ? TouchAll(call) : ShareAll(call);
+      const auto* program = func.has_value() ? func.value().as<tir::PrimFuncObj>() : nullptr;
+      if (program == nullptr) return ShareAll(call);
+      FindTakeovers(call, program);
+      return TouchAll(call);
     }
     if (call->op.as<ir::ExternFuncObj>())
       return IsDestinationPassing(call) ? TouchAll(call) : ShareAll(call);
@@ -168,6 +171,33 @@ class Walker {
       case CoreOp::kCallTirDyn: return TouchAll(call);
       default:
         return ShareAll(call);  // closures, calls of functions, operators that are not lowered
+    }
+  }
+
+  // The result is the last buffer.  Every argument that may be the same memory must be one that may
+  // be overwritten.
+  void FindTakeovers(const CallObj* call, const tir::PrimFuncObj* program) {
+    auto overwritable =
+        ir::GetAttr<ffi::Array<int64_t>>(program->attrs, analysis::kOverwritable, {});
+    if (overwritable.empty() || call->args.size() != program->params.size()) return;
+    size_t last = call->args.size();
+    while (last > 0 && !tir::IsBuffer(program->params[last - 1])) --last;
+    if (last == 0) return;
+    Value result = Read(call->args[last - 1]);
+    if (result.allocations.size() != 1) return;
+    for (int64_t i : overwritable) {
+      Value argument = Read(call->args[i]);
+      if (argument.allocations.size() != 1) continue;
+      bool safe = true;
+      for (size_t other = 0; other + 1 < last; ++other) {
+        if (std::find(overwritable.begin(), overwritable.end(), static_cast<int64_t>(other)) !=
+            overwritable.end())
+          continue;
+        std::vector<size_t> all = AllOf(Read(call->args[other]));
+        safe = safe && std::find(all.begin(), all.end(), argument.allocations[0]) == all.end();
+      }
+      if (safe)
+        takeovers_.push_back({call, moment_, result.allocations[0], argument.allocations[0]});
     }
   }
 
@@ -244,6 +274,7 @@ class Walker {
 
   const ir::IRModule& mod_;
   std::vector<Allocation> allocations_;
+  std::vector<Takeover> takeovers_;
   std::unordered_map<const ffi::Object*, Value> values_;
   std::unordered_map<const ffi::Object*, SizeScope> sizes_;
   SizeScope now_;
@@ -253,7 +284,7 @@ class Walker {
 
 }  // namespace
 
-std::vector<Allocation> FindAllocations(const ir::IRModule& mod, const ir::Function& func) {
+FunctionMemory FindAllocations(const ir::IRModule& mod, const ir::Function& func) {
   return Walker(mod).Run(func);
 }
 

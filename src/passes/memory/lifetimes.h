@@ -27,8 +27,21 @@ struct Allocation {
   bool shared = false;  // returned, or held by something that may keep it: needs memory of its own
 };
 
-// In order of allocation.  Follows values through variables, tuples, views, in-place calls and
-// branches.
-std::vector<Allocation> FindAllocations(const ir::IRModule& mod, const ir::Function& func);
+// A call whose program may write its result over an argument, as far as the program itself is
+// concerned.
+struct Takeover {
+  const ir::CallObj* call = nullptr;
+  int64_t moment = 0;
+  size_t result = 0;  // places in `allocations`
+  size_t argument = 0;
+};
+
+struct FunctionMemory {
+  std::vector<Allocation> allocations;  // in order of execution
+  std::vector<Takeover> takeovers;      // likewise
+};
+
+// Follows values through variables, tuples, views, in-place calls and branches.
+FunctionMemory FindAllocations(const ir::IRModule& mod, const ir::Function& func);
 
 }  // namespace relaxvm::passes

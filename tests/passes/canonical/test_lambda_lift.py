@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LambdaLift: local functions become functions of the module."""
+
+from __future__ import annotations
+
+import relaxvm
+from relaxvm.relax import transform
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
+
+
+import numpy as np
+
+
+def names(mod: relaxvm.IRModule) -> set[str]:
+    return {var.name_hint for var in transform.LambdaLift()(mod).get_global_vars()}
+
+
+def test_function_without_captures_is_called_directly() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            @R.function
+            def twice(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                z = R.add(y, y)
+                return z
+
+            a = twice(x)
+            return a
+
+    assert names(Mod) == {"main", "main_twice"}
+    assert "make_closure" not in transform.LambdaLift()(Mod).script()
+
+
+def test_captured_value_is_the_last_parameter_of_a_closure() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            @R.function
+            def plus_x(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                z = R.add(y, x)
+                return z
+
+            a = plus_x(x)
+            return a
+
+    lifted = transform.LambdaLift()(Mod)
+    assert [p.name_hint for p in lifted["main_plus_x"].params] == ["y", "x"]
+    assert "R.make_closure(cls.main_plus_x, (x,))" in lifted.script()
+
+
+def test_size_that_only_the_surroundings_know_is_captured() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+
+            @R.function
+            def zeros(y: R.Tensor((2,), "float32")) -> R.Tensor(dtype="float32", ndim=1):
+                z = R.zeros(R.shape([n]), "float32")
+                return z
+
+            a = zeros(R.const([1.0, 2.0], "float32"))
+            return a
+
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    assert vm["main"](relaxvm.runtime.tensor(np.ones(7, "float32"))).shape == (7,)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LegalizeOps: operators become calls of tensor programs or packed functions."""
+
+from __future__ import annotations
+
+import relaxvm
+from relaxvm.relax import transform
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
+
+
+def legal(mod: relaxvm.IRModule) -> str:
+    return transform.LegalizeOps()(mod).script()
+
+
+def test_equal_work_at_different_sizes_is_one_program() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("m", 8), "float32")):
+            n = T.int64()
+            a = R.exp(x)
+            b = R.exp(y)
+            c = R.concat((x, x), axis=0)
+            d = R.exp(c)
+            return (a, b, d)
+
+    text = legal(Mod)
+    assert text.count("def exp") == 1
+    assert text.count("R.call_tir(cls.exp,") == 3
+
+
+def test_scalar_constant_becomes_an_immediate() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.multiply(x, R.const(2.5, "float32"))
+            return y
+
+    text = legal(Mod)
+    assert "2.5" in text.split("def main")[0]
+    assert "R.call_tir(cls.multiply, (x,)" in text
+
+
+def test_argument_of_unknown_sizes_is_matched_to_fresh_ones() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(dtype="float32", ndim=2)):
+            y = R.exp(x)
+            return y
+
+    text = legal(Mod)
+    assert 'R.match_cast(x, R.Tensor((d0, d1), dtype="float32"))' in text
+    assert 'out_ty=R.Tensor((d0, d1), dtype="float32")' in text
+
+
+def test_skipped_operators_stay() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.exp(x)
+            b = R.sqrt(a)
+            return b
+
+    text = transform.LegalizeOps(skip_ops=["relax.sqrt"])(Mod).script()
+    assert "R.sqrt(" in text
+    assert "R.exp(" not in text
+
+
+def test_size_that_no_argument_gives_is_passed_as_a_scalar() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n * 3",), "float32"), s: R.Shape(["n", "k"])):
+            n = T.int64()
+            k = T.int64()
+            y = R.full(R.shape([n, 2 * k]), R.const(1.0, "float32"), "float32")
+            return y
+
+    text = legal(Mod)
+    assert "R.call_tir(" in text

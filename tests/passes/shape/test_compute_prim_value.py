@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ComputePrimValue: computed scalars get bindings of their own."""
+
+from __future__ import annotations
+
+import relaxvm
+from relaxvm.relax import transform
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
+
+
+def test_argument_and_result_become_variables() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            _ = R.call_packed("f", R.prim_value(n * 2 + 1), ty_args=(R.Tuple(),))
+            return R.prim_value(n + 5)
+
+    text = transform.ComputePrimValue()(Mod).script()
+    assert "R.prim_value(n * 2 + 1)" in text
+    assert 'R.call_packed("f", value' in text
+    assert "return value" in text
+
+
+def test_sizes_of_shapes_stay() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            return R.shape([n * 2])
+
+    assert transform.ComputePrimValue()(Mod).same_as(Mod)
