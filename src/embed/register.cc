@@ -20,6 +20,7 @@
 #include "vm/adt.h"
 #include "vm/builtins/table.h"
 #include "vm/executable_module.h"
+#include "vm/kv_cache.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::embed {
@@ -144,9 +145,11 @@ void Register() {
   // library.
   runtime::StorageObj::RuntimeTypeIndex();
   vm::ADTObj::RuntimeTypeIndex();
+  vm::KVCacheObj::RuntimeTypeIndex();
   vm::SetGlobalFunctionFinder(FindGlobal);
   namespace refl = tvm::ffi::reflection;
   refl::ObjectDef<runtime::StorageObj>();
+  refl::ObjectDef<vm::KVCacheObj>().def_ro("fill_count", &vm::KVCacheObj::fill_count);
   refl::ObjectDef<vm::ADTObj>().def_ro("tag", &vm::ADTObj::tag);
   refl::GlobalDef()
       .def("relaxvm.runtime.load_module", LoadModule)

@@ -31,6 +31,8 @@ class Emitter {
     out_.max_scratch = 1;
     EmitEntry();
     start_of_.assign(low_.insns.size(), UINT32_MAX);
+    starts_.reserve(low_.insns.size() + 8);
+    units_.reserve(low_.insns.size() * 5 + low_.operands.size());
     auto drops = live_.edge_drops.begin();
     for (uint32_t i = 0; i < low_.insns.size(); ++i) {
       if (!live_.is_reachable[i]) continue;
@@ -88,7 +90,7 @@ class Emitter {
 
   // Appends an instruction; `words` of constants hold their place among `constants`.  Returns where
   // it starts.
-  uint32_t Append(Op op, uint32_t dst_slot, std::vector<uint32_t> words,
+  uint32_t Append(Op op, uint32_t dst_slot, const std::vector<uint32_t>& words,
                   const std::vector<uint32_t>& drop_slots, const std::vector<Slot>& constants,
                   uint32_t index) {
     size_t header = sizeof(Insn) + 4 * (words.size() + drop_slots.size());
@@ -215,25 +217,26 @@ class Emitter {
     const LowOperand* args = low_.args(insn);
     bool moves = MovesArgs(op);
     bool all_const = insn.num_args > 0;
-    std::vector<uint32_t> words, drops;
-    std::vector<Slot> constants;
+    words_.clear();
+    drops_.clear();
+    constants_.clear();
     for (uint32_t k = 0; k < insn.num_args; ++k) {
       const LowOperand& arg = args[k];
       uint32_t flags = arg.is_float ? uint32_t{kArgFloat} : 0;
       if (arg.is_const) {
-        words.push_back(static_cast<uint32_t>(constants.size()) * kSlotBytes | kArgConst | flags);
-        constants.push_back(low_.constants[arg.index]);
+        words_.push_back(static_cast<uint32_t>(constants_.size()) * kSlotBytes | kArgConst | flags);
+        constants_.push_back(low_.constants[arg.index]);
         continue;
       }
       all_const = false;
       uint32_t slot = live_.slot[arg.index];
       if (arg.is_last_use && moves) flags |= kArgMove;
-      if (arg.is_last_use && !moves) drops.push_back(slot);
-      words.push_back(slot * kSlotBytes | flags);
+      if (arg.is_last_use && !moves) drops_.push_back(slot);
+      words_.push_back(slot * kSlotBytes | flags);
     }
     uint32_t dst_slot =
         is_dead ? 0 : live_.slot[static_cast<uint32_t>(insn.dst < 0 ? 0 : insn.dst)];
-    Insn* out = At(Append(op, dst_slot, words, drops, constants, i));
+    Insn* out = At(Append(op, dst_slot, words_, drops_, constants_, i));
     if (is_dead) out->flags |= kDiscardResult;
     if (all_const) out->flags |= kAllConst;
     if (IsTail(op)) out->flags |= kTailFlag;
@@ -248,6 +251,8 @@ class Emitter {
   Liveness live_;
   Function& out_;
   std::vector<Function::Unit> units_;
+  std::vector<uint32_t> words_, drops_;  // of the instruction at hand
+  std::vector<Slot> constants_;
   std::vector<uint32_t> starts_;    // of instructions, in units
   std::vector<uint32_t> start_of_;  // LowInsn -> unit
   std::vector<Stub> stubs_;

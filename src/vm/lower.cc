@@ -6,7 +6,9 @@
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <unordered_map>
 
 #include "bytecode/verify.h"
@@ -42,6 +44,10 @@ class Lowering {
     result_.info = &info;
     result_.num_registers = static_cast<uint32_t>(info.num_args);
     none_ = AddConstant(MakeSlot(kTVMFFINone, 0));
+    int64_t num_insns = info.end_instr - info.start_instr;
+    dense_table_.assign(static_cast<size_t>(std::min(info.register_file_size, 2 * num_insns)),
+                        UINT32_MAX);
+    result_.insns.reserve(static_cast<size_t>(num_insns));
   }
 
   LowFunction Run() {
@@ -67,12 +73,12 @@ class Lowering {
   void LowerInstruction(const Instruction& insn, int64_t index) {
     switch (insn.op) {
       case Opcode::kCall: LowerCall(insn); return;
-      case Opcode::kRet: Emit(Op::kRet, -1, {Register(insn.reg)}); return;
+      case Opcode::kRet: EmitWith(Op::kRet, Register(insn.reg)); return;
       case Opcode::kGoto:
         Emit(Op::kGoto, -1, {}).target = static_cast<uint32_t>(index + insn.offset);
         return;
       case Opcode::kIf:
-        Emit(Op::kIf, -1, {Register(insn.reg)}).target = static_cast<uint32_t>(index + insn.offset);
+        EmitWith(Op::kIf, Register(insn.reg)).target = static_cast<uint32_t>(index + insn.offset);
         return;
     }
   }
@@ -82,30 +88,30 @@ class Lowering {
     int32_t dst =
         insn.reg >= bytecode::kBeginSpecialRegister ? -1 : static_cast<int32_t>(Dense(insn.reg));
     bool is_dyn = false;
-    const RelaxvmKernelEntry* kernel = binding.kernel;
-    std::vector<Arg> args;
-    for (size_t i = 0; i < insn.num_args(); ++i) args.push_back(insn.arg(i));
+    const RelaxvmKernelEntry* direct = nullptr;  // of a kernel that is called through a builtin
+    size_t first_arg = 0;
     if (binding.kind == Binding::Kind::kBuiltin) {
       const bytecode::BuiltinInfo& builtin = bytecode::GetBuiltin(binding.builtin);
       bytecode::VerifyBuiltinCall(data_, builtin, insn, what_);
       // call_tir_dyn of a known kernel goes straight to it.
       bool is_call_tir_dyn =
-          binding.builtin == Builtin::kCallTirDyn && args[0].kind() == ArgKind::kFuncIdx;
-      if (is_call_tir_dyn && bindings_[args[0].value()].kind == Binding::Kind::kKernel &&
-          !program_.is_instrumented) {
-        kernel = bindings_[args[0].value()].kernel;
-        is_dyn = args.size() > 1;
-        args.erase(args.begin());
+          binding.builtin == Builtin::kCallTirDyn && insn.arg(0).kind() == ArgKind::kFuncIdx;
+      if (is_call_tir_dyn && !program_.is_instrumented &&
+          bindings_[insn.arg(0).value()].kind == Binding::Kind::kKernel) {
+        direct = bindings_[insn.arg(0).value()].kernel;
+        is_dyn = insn.num_args() > 1;
+        first_arg = 1;
       }
     }
     bool is_foreign = binding.kind == Binding::Kind::kPacked;
-    std::vector<LowOperand> operands;
-    for (Arg arg : args) operands.push_back(Operand(arg, is_foreign));
-    LowInsn& call = Emit(Op::kCallPacked, dst, operands);
+    operands_.clear();
+    for (size_t i = first_arg; i < insn.num_args(); ++i) {
+      operands_.push_back(Operand(insn.arg(i), is_foreign));
+    }
+    LowInsn& call = Emit(Op::kCallPacked, dst, operands_);
     call.func_index = static_cast<uint32_t>(insn.func);
-    if (kernel != nullptr && !program_.is_instrumented &&
-        !(binding.kind == Binding::Kind::kBuiltin && kernel == binding.kernel)) {
-      BindKernel(&call, kernel, is_dyn);
+    if (direct != nullptr) {
+      BindKernel(&call, direct, is_dyn);
     } else {
       Bind(&call, binding, insn.func);
     }
@@ -284,6 +290,11 @@ class Lowering {
 
   uint32_t Dense(int64_t reg) {
     if (reg < result_.info->num_args) return static_cast<uint32_t>(reg);
+    if (static_cast<size_t>(reg) < dense_table_.size()) {
+      uint32_t& place = dense_table_[static_cast<size_t>(reg)];
+      if (place == UINT32_MAX) place = result_.num_registers++;
+      return place;
+    }
     auto [it, is_new] = dense_.emplace(reg, result_.num_registers);
     if (is_new) ++result_.num_registers;
     return it->second;
@@ -295,7 +306,9 @@ class Lowering {
     return {static_cast<uint32_t>(result_.constants.size() - 1), true};
   }
 
-  LowInsn& Emit(Op op, int32_t dst, const std::vector<LowOperand>& operands) {
+  LowInsn& EmitWith(Op op, LowOperand operand) { return Emit(op, -1, {&operand, 1}); }
+
+  LowInsn& Emit(Op op, int32_t dst, std::span<const LowOperand> operands) {
     LowInsn insn;
     insn.op = op;
     insn.dst = dst;
@@ -314,6 +327,10 @@ class Lowering {
   LowFunction result_;
   LowOperand none_;
   uint32_t source_ = 0;
+  std::vector<LowOperand> operands_;  // of the call at hand
+  // File's register -> ours: the table for low numbers, as many as the code can mention; the map
+  // for the rest.
+  std::vector<uint32_t> dense_table_;
   std::unordered_map<int64_t, uint32_t> dense_;
 };
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import relaxvm
+import tvm_ffi
 from relaxvm import relax
 from relaxvm._ffi import runtime_function
 
@@ -83,8 +84,6 @@ def test_kernel_fills_an_allocated_tensor(vm):
 
 
 def test_shape_supplies_the_scalars_of_a_dynamic_call(vm):
-    import tvm_ffi
-
     result = vm["dyn"](tvm_ffi.Shape([2, 5]), floats(2, 5))
     np.testing.assert_array_equal(result.numpy(), np.arange(10, dtype="float32").reshape(2, 5))
 
@@ -185,6 +184,19 @@ def test_tensors_on_two_devices_are_an_error(library):
     there = relaxvm.runtime.tensor(np.ones(5, "float32"), relaxvm.null())
     with pytest.raises(ValueError, match=r"argument 1 is on cpu\(0\), argument 0 on null\(0\)"):
         vm["add"](there, floats(5))
+
+
+def test_profile_and_instrument_see_kernels(library):
+    vm = relax.VirtualMachine(relaxvm.load(library), relaxvm.cpu())
+    x = np.ones(6, "float32")
+    profile = vm.profile("add", x, np.zeros(6, "float32"))
+    (row,) = profile.rows()
+    assert (row.name, row.calls, row.num_bytes) == ("add_scalar", 1, 48)
+    assert profile.result.numpy().tolist() == [3.5] * 6
+    names = []
+    vm.set_instrument(lambda func, name, *_: names.append(name))
+    vm["dyn"](tvm_ffi.Shape([2, 5]), floats(2, 5))
+    assert names == ["vm.builtin.call_tir_dyn"] * 2
 
 
 def test_missing_functions_are_named_together():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from relaxvm._ffi import tvm_ffi
-from relaxvm.runtime import hooks as _hooks
+from relaxvm.runtime import hooks
 from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
 from relaxvm.runtime.executable import Executable, VMExecutable
 from relaxvm.runtime.module import Module, load, load_module
@@ -38,6 +38,7 @@ __all__ = [
     "empty",
     "from_dlpack",
     "gpu",
+    "hooks",
     "load",
     "load_module",
     "null",

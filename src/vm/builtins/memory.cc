@@ -45,12 +45,25 @@ void AllocStorage(Args args, ffi::Any* result) {
   *result = runtime::Storage(args.context->vm->pool(args.Int(2)), static_cast<size_t>(size[0]));
 }
 
-// (storage, offset, shape, dtype[, scope])
+// (storage, offset, shape, dtype[, scope]).  Counts one reference, that of the tensor.
 void AllocTensor(Args args, ffi::Any* result) {
-  auto storage = args.view(0).as<runtime::Storage>();
-  if (!storage || !storage->defined()) args.WrongType(0, "a storage");
+  if (args[0].type_index != runtime::StorageObj::RuntimeTypeIndex()) args.WrongType(0, "a storage");
+  const auto* storage =
+      ffi::detail::ObjectUnsafe::RawObjectPtrFromUnowned<runtime::StorageObj>(args[0].v_obj);
   CheckScope(args, 4);
-  *result = runtime::AllocTensor(*storage, args.Int(1), args.Shape(2), args.DType(3));
+  int64_t offset = args.Int(1);
+  ffi::ShapeView shape = args.Shape(2);
+  DLDataType dtype = args.DType(3);
+  int64_t num_bytes = runtime::TensorBytes(shape, dtype);
+  int64_t capacity = static_cast<int64_t>(storage->num_bytes());
+  if (offset < 0 || offset > capacity || num_bytes > capacity - offset) {
+    Fail(ErrorKind::kValueError, "a tensor ", DescribeShape(shape.data(), shape.size()), " ",
+         DTypeName(dtype), " of ", num_bytes, " bytes at offset ", offset,
+         " does not fit into a storage of ", capacity, " bytes");
+  }
+  *result = runtime::MakeTensor(
+      static_cast<char*>(storage->data()) + offset, shape, dtype, storage->device(),
+      ffi::ObjectRef(ffi::detail::ObjectUnsafe::ObjectPtrFromUnowned<ffi::Object>(args[0].v_obj)));
 }
 
 void NullValue(Args, ffi::Any*) {}

@@ -131,7 +131,11 @@ void MakeShape(Args args, ffi::Any* result) {
 
 void ShapeOf(Args args, ffi::Any* result) {
   const DLTensor& tensor = args.TensorView(0);
-  *result = ffi::Shape(tensor.shape, tensor.shape + tensor.ndim);
+  int64_t* dims = nullptr;
+  auto shape = ffi::detail::MakeEmptyShape(static_cast<size_t>(tensor.ndim), &dims);
+  std::copy(tensor.shape, tensor.shape + tensor.ndim, dims);
+  *result = ffi::detail::ObjectUnsafe::ObjectRefFromObjectPtr<ffi::Shape>(
+      ffi::ObjectPtr<ffi::Object>(shape));
 }
 
 void TensorToShape(Args args, ffi::Any* result) {
