@@ -13,7 +13,7 @@ namespace relaxvm::runtime {
 namespace {
 
 constexpr size_t kMinClass = 64;
-constexpr int64_t kMinCacheBytes = int64_t{16} << 20;
+constexpr int64_t kMinCacheBytes = int64_t{1} << 20;
 
 size_t ClassSize(size_t num_bytes) {
   if (num_bytes <= kMinClass) return kMinClass;
