@@ -34,22 +34,50 @@ std::vector<const BufferLoadObj*> LoadsOf(const Expr& value) {
   return loads;
 }
 
-// Does `var` occur outside of the offsets of loads?
+// Does `var` occur outside of the offsets of loads?  Comparisons with something that does not
+// depend on the stage's axes can be passed over: a range of rows is a range of elements as well.
 class UseOutsideLoads : public tir::StmtVisitor {
  public:
-  explicit UseOutsideLoads(const Var& var) : var_(var) {}
+  UseOutsideLoads(const Var& var, const std::vector<Axis>* axes) : var_(var), axes_(axes) {}
   bool found = false;
   void VisitBufferLoad(const BufferLoadObj*) override {}
   void VisitVar(const ir::VarObj* v) override { found = found || v == var_.get(); }
+  void VisitBinary(const BinaryObj* b) override {
+    if (axes_ != nullptr && IsRange(b, var_, *axes_)) return;
+    StmtVisitor::VisitBinary(b);
+  }
+  // var >= e  or  var < e
+  static bool IsRange(const BinaryObj* b, const Var& var, const std::vector<Axis>& axes) {
+    return (b->op == BinaryOp::kGE || b->op == BinaryOp::kLT) && b->a.same_as(var) &&
+           !UsesAny(b->b, axes);
+  }
 
  private:
   const Var& var_;
+  const std::vector<Axis>* axes_;
+};
+
+// i >= e  ->  r >= e * n,   i < e  ->  r < e * n   for r = i * n + j
+class RangeScaler : public tir::StmtMutator {
+ public:
+  RangeScaler(const Var& outer, const Axis& merged, Expr n, const std::vector<Axis>& axes)
+      : outer_(outer), merged_(merged), n_(std::move(n)), axes_(axes) {}
+  Expr MutateBinary(const ir::Binary& b) override {
+    if (!UseOutsideLoads::IsRange(b.get(), outer_, axes_)) return StmtMutator::MutateBinary(b);
+    return ir::Make(b->op, merged_.var, b->b * n_);
+  }
+
+ private:
+  const Var& outer_;
+  const Axis& merged_;
+  Expr n_;
+  const std::vector<Axis>& axes_;
 };
 
 // i * n + j  ->  r   in every access, when i's step is always n times j's.
 bool CanMerge(const Stage& stage, const Axis& outer, const Axis& inner, arith::Analyzer* analyzer) {
   for (const Axis* axis : {&outer, &inner}) {
-    UseOutsideLoads use(axis->var);
+    UseOutsideLoads use(axis->var, axis == &outer ? &stage.spatial : nullptr);
     use.Visit(stage.value);
     use.Visit(stage.finish);
     if (use.found) return false;
@@ -75,7 +103,9 @@ Axis Merge(Stage* stage, const Axis& outer, const Axis& inner, arith::Analyzer* 
   ffi::Map<Var, Expr> map;
   map.Set(outer.var, 0);
   map.Set(inner.var, merged.var);
-  stage->value = tir::Substitute(stage->value, map);
+  RangeScaler scaler(outer.var, merged, inner.extent, stage->spatial);
+  stage->value = tir::Substitute(scaler.Mutate(stage->value), map);
+  if (stage->finish.defined()) stage->finish = scaler.Mutate(stage->finish);
   if (stage->finish.defined()) stage->finish = tir::Substitute(stage->finish, map);
   stage->indices = {analyzer->Simplify(tir::Substitute(stage->indices[0], map))};
   return merged;
@@ -126,6 +156,62 @@ bool UsesAny(const Expr& e, const std::vector<Axis>& axes) {
   tir::PostOrderVisit(tir::Evaluate(e),
                       [&](const ffi::ObjectRef& node) { found = found || vars.count(node.get()); });
   return found;
+}
+
+namespace {
+
+// The c of  var // c  or  var % c  in `e`; 0 when there is none, or when there are several.
+int64_t DivisorOf(const Expr& e, const Var& var) {
+  int64_t divisor = 0;
+  tir::PostOrderVisit(tir::Evaluate(e), [&](const ffi::ObjectRef& node) {
+    const auto* binary = node.as<BinaryObj>();
+    if (binary == nullptr || !binary->a.same_as(var)) return;
+    if (binary->op != BinaryOp::kFloorDiv && binary->op != BinaryOp::kFloorMod) return;
+    const int64_t c = ir::AsInt(binary->b).value_or(0);
+    divisor = divisor == 0 || divisor == c ? c : -1;
+  });
+  return std::max<int64_t>(divisor, 0);
+}
+
+// Index arithmetic of every load, simplified.
+class IndexSimplifier : public tir::StmtMutator {
+ public:
+  explicit IndexSimplifier(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    ffi::Array<Expr> indices =
+        MutateAll(load->indices).Map([this](const Expr& e) { return analyzer_->Simplify(e); });
+    return BufferLoad(load->buffer, indices, load->predicate, load->span);
+  }
+
+ private:
+  arith::Analyzer* analyzer_;
+};
+
+}  // namespace
+
+Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer) {
+  if (stage.IsOpaque()) return stage;
+  Stage split = stage;
+  for (size_t i = 0; i < split.spatial.size(); ++i) {
+    const Axis axis = split.spatial[i];
+    const int64_t c = DivisorOf(split.value, axis.var);
+    if (c < 2 || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) continue;
+    Axis high{Var(axis.var->name, Int(64)), analyzer->Simplify(ir::FloorDiv(axis.extent, c))};
+    Axis low{Var(axis.var->name, Int(64)), Expr(c)};
+    analyzer->Bind(high.var, 0, high.extent);
+    analyzer->Bind(low.var, 0, low.extent);
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, high.var * Expr(c) + low.var);
+    IndexSimplifier simplifier(analyzer);
+    auto rewrite = [&](const Expr& e) { return simplifier.Mutate(tir::Substitute(e, map)); };
+    split.value = rewrite(split.value);
+    if (split.finish.defined()) split.finish = rewrite(split.finish);
+    split.indices = split.indices.Map(rewrite);
+    split.spatial[i] = high;
+    split.spatial.insert(split.spatial.begin() + static_cast<std::ptrdiff_t>(i) + 1, low);
+    ++i;
+  }
+  return split;
 }
 
 std::optional<LinearOffset> LinearOffset::Of(const Expr& e, const std::vector<Axis>& axes) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arith/analyzer.h"
 #include "tir/functor.h"
 
 namespace relaxvm::schedule {
@@ -70,6 +71,10 @@ Program InlineStages(Program program);
 // Does `stage` multiply two tensors and add up, with an axis that only one of them has on each
 // side?
 bool IsContraction(const Stage& stage);
+
+// The stage with an axis i that occurs as i // c and i % c (and whose extent c divides) replaced by
+// two, so that accesses are linear again: what transposed convolutions look like.
+Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer);
 
 // Buffers that a stage reads, each once; also for opaque ones.
 std::vector<Var> ReadsOf(const Stage& stage);

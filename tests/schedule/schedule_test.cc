@@ -193,6 +193,35 @@ TEST(CpuSchedule, BatchedMatmul) {
   for (int64_t size : {1, 6, 17}) ExpectSame(func, {{"b", 3}, {"n", size}});
 }
 
+TEST(CpuSchedule, TransposedConvolutionIsTiled) {
+  Var h("h", Int(64)), w("w", Int(64));
+  Tensor x("x", {h, w, Expr(5)}, Float(32));
+  Tensor weight("weight", {Expr(2), Expr(2), Expr(5), Expr(24)}, Float(32));
+  Tensor y =
+      tir::Reduce({h * 2, w * 2, Expr(24)}, {Expr(5), Expr(1), Expr(1)}, tir::SumReducer(Float(32)),
+                  [&](const Indices& i, const Indices& r) {
+                    Expr a = ir::FloorMod(i[0], 2) + r[1] * 2, b = ir::FloorMod(i[1], 2) + r[2] * 2;
+                    return x({ir::FloorDiv(i[0], 2) - r[1], ir::FloorDiv(i[1], 2) - r[2], r[0]}) *
+                           weight({a, b, r[0], i[2]});
+                  });
+  Tensor relu = tir::Map(y, [](Expr e) { return ir::Max(e, 0); });
+  auto func = tir::CreatePrimFunc({x, weight}, {relu});
+  EXPECT_TRUE(IsTiled(func));
+  for (int64_t size : {0, 1, 7, 20}) ExpectSame(func, {{"h", 3}, {"w", size}});
+}
+
+TEST(CpuSchedule, PaddingOfFewChannelsRunsAlongWholeRows) {
+  Var w("w", Int(64));
+  Tensor x("x", {Expr(4), w, Expr(3)}, Float(32));
+  Tensor y = tir::Compute({Expr(6), w + 3, Expr(3)}, [&](const Indices& i) {
+    Expr inside = ir::And(ir::And(ir::GreaterEqual(i[0], 1), ir::Less(i[0], 5)),
+                          ir::And(ir::GreaterEqual(i[1], 1), ir::Less(i[1], w + 1)));
+    return ir::IfThenElse(inside, x({i[0] - 1, i[1] - 1, i[2]}), ir::ConstFloat(Float(32), 7));
+  });
+  auto func = tir::CreatePrimFunc({x}, {y});
+  for (int64_t size : {0, 1, 5, 16, 33}) ExpectSame(func, {{"w", size}});
+}
+
 TEST(CpuSchedule, DepthwiseConvolutionTakesItsPaddingIn) {
   Var w("w", Int(64));
   Tensor x("x", {Expr(4), w, Expr(24)}, Float(32)),

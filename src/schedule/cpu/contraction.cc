@@ -53,44 +53,19 @@ class ContractionEmitter {
   ContractionEmitter(const Traits& traits, arith::Analyzer* analyzer)
       : traits_(traits), analyzer_(analyzer) {}
 
-  // Reads the stages into the fields below; false when they have another form.
-  bool Read(const Stage& contraction, const Stage* epilogue) {
+  // Reads the stage into the fields below; false when it has another form.
+  bool Read(const Stage& contraction) {
     acc_dtype_ = contraction.value.dtype();
     if (!ir::IsIntValue(contraction.identity, 0)) {
       const auto* zero = contraction.identity.as<ir::FloatImmObj>();
       if (zero == nullptr || zero->value != 0) return false;
     }
-    Stage all = FlattenStage(contraction, analyzer_);
-    acc_ = Var("accumulated", acc_dtype_);
-    Expr result;
-    if (epilogue == nullptr) {
-      result = ir::Cast(contraction.out->elem_dtype(), acc_);
-      out_ = *contraction.out;
-    } else {
-      Stage after = FlattenStage(*epilogue, analyzer_);
-      ffi::Map<Var, Expr> map;
-      for (size_t i = 0; i < after.spatial.size(); ++i)
-        map.Set(after.spatial[i].var, contraction.spatial[i].var);
-      result = ReplaceLoads(tir::Substitute(after.value, map), *contraction.out);
-      all.indices = {tir::Substitute(after.indices[0], map)};
-      out_ = *epilogue->out;
-    }
-    // One formula that holds both, so that axes are merged only where every access allows it.
-    Var either("either", Bool());
-    all.value = ir::IntrinExpr(acc_dtype_, Intrin::kIfThenElse,
-                               {either, all.value, ir::Cast(acc_dtype_, result)});
-    all.out = out_;
-    OrderReduction(&all);
-    CollapseAxes(&all, analyzer_);
-    const auto* both = all.value.as<ir::IntrinObj>();
-    RELAXVM_CHECK(both != nullptr);
-    result_ = ir::Cast(out_->elem_dtype(), both->args[2]);
-    const auto* times = StripCasts(both->args[1]).as<ir::BinaryObj>();
+    stage_ = FlattenStage(contraction, analyzer_);
+    OrderReduction(&stage_);
+    CollapseAxes(&stage_, analyzer_);
+    const auto* times = StripCasts(stage_.value).as<ir::BinaryObj>();
     a_ = times->a;
     b_ = times->b;
-    spatial_ = all.spatial;
-    reduce_ = all.reduce;
-    out_offset_ = all.indices[0];
     lanes_ = traits_.Lanes(std::max<int64_t>(SizeInBytes(acc_dtype_), 1));
     return StripCasts(a_).as<BufferLoadObj>() && StripCasts(b_).as<BufferLoadObj>() && Classify();
   }
@@ -109,22 +84,6 @@ class ContractionEmitter {
  private:
   const BufferLoadObj* Load(const Expr& operand) const {
     return StripCasts(operand).as<BufferLoadObj>();
-  }
-
-  // Loads of the contraction's result become the accumulator.
-  Expr ReplaceLoads(const Expr& e, const Buffer& result) const {
-    class Replacer : public tir::StmtMutator {
-     public:
-      Replacer(const Buffer& from, Expr to) : from_(from), to_(std::move(to)) {}
-      Expr MutateBufferLoad(const BufferLoad& load) override {
-        return load->buffer.same_as(from_) ? to_ : StmtMutator::MutateBufferLoad(load);
-      }
-
-     private:
-      const Buffer& from_;
-      Expr to_;
-    };
-    return Replacer(result, ir::Cast(result.elem_dtype(), acc_)).Mutate(e);
   }
 
   // Puts the axis with the shortest steps through memory last: what stands next to each other is
@@ -155,10 +114,10 @@ class ContractionEmitter {
   bool Classify() {
     auto a = LinearOffset::Of(Load(a_)->indices[0], All());
     auto b = LinearOffset::Of(Load(b_)->indices[0], All());
-    auto c = LinearOffset::Of(out_offset_, All());
+    auto c = LinearOffset::Of(stage_.indices[0], All());
     if (!a.has_value() || !b.has_value() || !c.has_value()) return false;
     const Axis* vector = nullptr;
-    for (const Axis& axis : spatial_) {
+    for (const Axis& axis : stage_.spatial) {
       const bool in_a = !IsZero(a->Coeff(axis.var)), in_b = !IsZero(b->Coeff(axis.var));
       if (ir::IsIntValue(c->Coeff(axis.var), 1) && in_a != in_b) vector = &axis;
     }
@@ -169,7 +128,7 @@ class ContractionEmitter {
     }
     vector_ = *vector;
     std::vector<Axis> left;
-    for (const Axis& axis : spatial_) {
+    for (const Axis& axis : stage_.spatial) {
       if (axis.var.same_as(vector_.var)) continue;
       const bool in_a = !IsZero(a->Coeff(axis.var)), in_b = !IsZero(b->Coeff(axis.var));
       (in_b ? (in_a ? batch_ : outer_b_) : left).push_back(axis);
@@ -193,17 +152,17 @@ class ContractionEmitter {
   // Do the rows of B fall into a few sets of the cache, because their distance is a multiple of
   // half a page?
   bool FewCacheSets(const LinearOffset& b) const {
-    if (reduce_.empty()) return false;
-    const auto rows = ir::AsInt(row_.extent), depth = ir::AsInt(reduce_.back().extent);
-    const auto step = ir::AsInt(b.Coeff(reduce_.back().var));
+    if (stage_.reduce.empty()) return false;
+    const auto rows = ir::AsInt(row_.extent), depth = ir::AsInt(stage_.reduce.back().extent);
+    const auto step = ir::AsInt(b.Coeff(stage_.reduce.back().var));
     if (rows.value_or(kRowsWorthPacking) < kRowsWorthPacking || depth.value_or(64) < 64)
       return false;
     return step.has_value() && step.value() * SizeInBytes(b_.dtype()) % 2048 == 0;
   }
 
   std::vector<Axis> All() const {
-    std::vector<Axis> all = spatial_;
-    all.insert(all.end(), reduce_.begin(), reduce_.end());
+    std::vector<Axis> all = stage_.spatial;
+    all.insert(all.end(), stage_.reduce.begin(), stage_.reduce.end());
     return all;
   }
 
@@ -211,7 +170,7 @@ class ContractionEmitter {
   // overlap?
   bool EachElementOnce() const {
     Expr walked = vector_.extent;
-    for (const auto* list : {&batch_, &outer_b_, &reduce_}) {
+    for (const auto* list : {&batch_, &outer_b_, &stage_.reduce}) {
       for (const Axis& axis : *list) walked = walked * axis.extent;
     }
     Expr have = 1;
@@ -246,7 +205,7 @@ class ContractionEmitter {
     full_panels_ = analyzer_->Simplify(ir::FloorDiv(vector_.extent, width_));
     panels_ = analyzer_->Simplify(ir::CeilDiv(vector_.extent, width_));
     num_k_ = 1;
-    for (const Axis& axis : reduce_) num_k_ = num_k_ * axis.extent;
+    for (const Axis& axis : stage_.reduce) num_k_ = num_k_ * axis.extent;
     if (pack_) {
       Expr size = panels_ * num_k_ * Expr(width_);
       for (const auto* list : {&batch_, &outer_b_}) {
@@ -267,7 +226,7 @@ class ContractionEmitter {
   Expr PackedRow(const Expr& panel) const {
     std::vector<Axis> outer = batch_;
     outer.insert(outer.end(), outer_b_.begin(), outer_b_.end());
-    return ((Linear(outer) * panels_ + panel) * num_k_ + Linear(reduce_)) * Expr(width_);
+    return ((Linear(outer) * panels_ + panel) * num_k_ + Linear(stage_.reduce)) * Expr(width_);
   }
 
   Stmt PackB() {
@@ -279,7 +238,7 @@ class ContractionEmitter {
                                 ir::Const(b_.dtype(), 0));
     Stmt body = BufferStore(*packed_, value, {PackedRow(panel) + lane});
     // Reads run along k, writes along the panel: k innermost keeps the reads in few lines.
-    body = Loops(reduce_, For(lane, 0, width_, ForKind::kSerial, body));
+    body = Loops(stage_.reduce, For(lane, 0, width_, ForKind::kSerial, body));
     std::vector<Axis> tasks = batch_;
     tasks.insert(tasks.end(), outer_b_.begin(), outer_b_.end());
     tasks.push_back({panel, panels_});
@@ -442,7 +401,7 @@ class ContractionEmitter {
         step.push_back(For(lane, 0, c.lanes, ForKind::kVectorized, BufferStore(t.acc, sum, {at})));
       }
     }
-    return Loops(reduce_, SeqStmt::Flatten(step));
+    return Loops(stage_.reduce, SeqStmt::Flatten(step));
   }
 
   Stmt StoreTile(const TileCode& t) {
@@ -457,10 +416,15 @@ class ContractionEmitter {
               ffi::Map<Var, Expr> map;
               map.Set(row_.var, t.row_start + Expr(i));
               map.Set(vector_.var, column + Expr(c.offset) + lane);
-              map.Set(acc_, t.acc.Load({Expr(i * t.width + c.offset) + lane}));
-              Expr value = tir::Substitute(result_, map);
+              Expr value = t.acc.Load({Expr(i * t.width + c.offset) + lane});
+              if (stage_.finish.defined()) {
+                map.Set(stage_.reduced, value);
+                value = tir::Substitute(stage_.finish, map);
+              }
+              value = ir::Cast(stage_.out->elem_dtype(), value);
               if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
-              return BufferStore(*out_, value, {tir::Substitute(out_offset_, map)}, predicate);
+              return BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)},
+                                 predicate);
             }));
       }
     }
@@ -497,12 +461,8 @@ class ContractionEmitter {
   arith::Analyzer* analyzer_;
   DLDataType acc_dtype_;
   int64_t lanes_ = 1;
-  std::optional<Buffer> out_;
-  Expr out_offset_;
+  Stage stage_;
   Expr a_, b_;
-  Var acc_ = Var("accumulated", Float(32));  // stands for the sum in `result_`
-  Expr result_;
-  std::vector<Axis> spatial_, reduce_;
   std::vector<Axis> batch_, outer_a_,
       outer_b_;  // spatial axes of both operands, of A, of B; without row and vector
   Axis row_{Var("row", Int(64)), Expr(1)};
@@ -516,10 +476,10 @@ class ContractionEmitter {
 
 }  // namespace
 
-std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilogue,
-                                    const Traits& traits, arith::Analyzer* analyzer) {
+std::optional<Stmt> EmitContraction(const Stage& contraction, const Traits& traits,
+                                    arith::Analyzer* analyzer) {
   ContractionEmitter emitter(traits, analyzer);
-  if (!emitter.Read(contraction, epilogue)) return std::nullopt;
+  if (!emitter.Read(contraction)) return std::nullopt;
   return emitter.Run();
 }
 

@@ -39,10 +39,10 @@ Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Traits& traits,
                 arith::Analyzer* analyzer);
 
-// A contraction with the elementwise stage after it (absent: none), on register tiles; parallel by
-// itself. Absent when its form is not one the tiles handle.
-std::optional<Stmt> EmitContraction(const Stage& contraction, const Stage* epilogue,
-                                    const Traits& traits, arith::Analyzer* analyzer);
+// A contraction (with what finishes it) on register tiles; parallel by itself.
+// Absent when its form is not one the tiles handle.
+std::optional<Stmt> EmitContraction(const Stage& contraction, const Traits& traits,
+                                    arith::Analyzer* analyzer);
 
 // Bytes of the widest element that the stage touches.
 int64_t ElemBytes(const Stage& stage);

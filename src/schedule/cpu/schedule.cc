@@ -71,20 +71,19 @@ class Scheduler {
         ++at;
         continue;
       }
-      if (IsContraction(stage)) {
-        const Stage* epilogue = EpilogueOf(at);
-        if (auto done = EmitContraction(stage, epilogue, traits_, &analyzer_)) {
-          if (epilogue != nullptr) gone_.insert(stage.out->get());
-          parts.push_back(*done);
-          at += epilogue != nullptr ? 2 : 1;
-          continue;
-        }
-      }
       if (const Stage* after = stage.combine != Combine::kNone ? EpilogueOf(at) : nullptr) {
         gone_.insert(stage.out->get());
         const Stage finished = FinishWith(stage, *after);
         program_.stages.erase(program_.stages.begin() + static_cast<std::ptrdiff_t>(at));
         program_.stages[at] = finished;
+      }
+      const Stage split = SplitAxes(program_.stages[at], &analyzer_);
+      if (IsContraction(split)) {
+        if (auto done = EmitContraction(split, traits_, &analyzer_)) {
+          parts.push_back(*done);
+          ++at;
+          continue;
+        }
       }
       Group group = GroupFrom(at);
       parts.push_back(EmitGroup(group));
