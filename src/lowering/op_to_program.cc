@@ -159,6 +159,46 @@ class ScalarInliner : public tir::StmtMutator {
   std::unordered_map<const ffi::Object*, Expr> scalars_;
 };
 
+// Type rules refuse sizes that are surely unequal.  Those of which that could not be decided are
+// what the program relies on: it checks them before it starts.
+class RelianceRecorder : public ir::TypeContext {
+ public:
+  explicit RelianceRecorder(ir::TypeContext& facts) : facts_(facts) {}
+
+  Expr Simplify(const Expr& e) override { return facts_.Simplify(e); }
+  bool ProveEqual(const Expr& a, const Expr& b) override { return facts_.ProveEqual(a, b); }
+  bool Prove(const Expr& condition) override {
+    if (facts_.Prove(condition)) return true;
+    const auto* differ = condition.as<ir::BinaryObj>();
+    if (differ != nullptr && differ->op == ir::BinaryOp::kNE &&
+        !facts_.ProveEqual(differ->a, differ->b)) {
+      undecided_.push_back(ir::Equal(differ->a, differ->b));
+    }
+    return false;
+  }
+  // One check for each undecided question.
+  ffi::Array<tir::Stmt> Checks(const ir::OpObj* op) const {
+    ffi::Array<tir::Stmt> checks;
+    for (size_t i = 0; i < undecided_.size(); ++i) {
+      bool known = false;
+      for (size_t k = 0; k < i; ++k) {
+        known = known || ir::StructuralEqual(undecided_[i], undecided_[k]);
+      }
+      if (known) continue;
+      const auto* equal = undecided_[i].as<ir::BinaryObj>();
+      checks.push_back(tir::AssertStmt(undecided_[i], "ValueError",
+                                       std::string(op->name) + ": " + ops::DescribeExpr(equal->a) +
+                                           " and " + ops::DescribeExpr(equal->b) +
+                                           " must be equal in the shapes of its arguments"));
+    }
+    return checks;
+  }
+
+ private:
+  ir::TypeContext& facts_;
+  std::vector<Expr> undecided_;
+};
+
 class Converter {
  public:
   Converter(const Call& call, ir::TypeContext& facts, bool abstract)
@@ -173,12 +213,14 @@ class Converter {
     ffi::Array<Expr> inner_args;
     for (const Expr& arg : call_->args) inner_args.push_back(Convert(arg, &in.tensors));
     Call inner(call_->op, inner_args, call_->attrs, call_->ty_args, call_->span);
-    inner->ty = op_->type_rule(inner, facts_);
+    RelianceRecorder recorder(facts_);
+    inner->ty = op_->type_rule(inner, recorder);
     in.call = inner;
     in.out = inner->ty;
     std::vector<tir::Tensor> outputs = record_.compute(in, call_->attrs);
     ffi::Array<Var> scalars = Unbound(outputs);
     ProgramCall result{tir::CreatePrimFunc(placeholders_, outputs, scalars), args_, {}};
+    AddChecks(recorder.Checks(op_), scalars, &result.program);
     KeepUsedScalars(scalars, &result);
     if (!scalar_values_.empty()) result.program = ScalarInliner(scalar_values_).Run(result.program);
     return result;
@@ -261,6 +303,29 @@ class Converter {
       if (!bound.count(var.get())) unbound.push_back(var);
     }
     return unbound;
+  }
+
+  // Puts `checks`, which are about this converter's variables, before the program, which has its
+  // own.
+  void AddChecks(const ffi::Array<tir::Stmt>& checks, const ffi::Array<Var>& scalars,
+                 tir::PrimFunc* program) const {
+    if (checks.empty()) return;
+    const ffi::Array<Var>& params = (*program)->params;
+    ffi::Map<Var, Expr> map;
+    for (size_t i = 0; i < placeholders_.size(); ++i) {
+      tir::Buffer buffer(params[i]);
+      for (size_t d = 0; d < placeholders_[i]->shape.size(); ++d) {
+        if (auto var = placeholders_[i]->shape[d].as<Var>()) map.Set(*var, buffer.shape()[d]);
+      }
+    }
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      map.Set(scalars[i], params[params.size() - scalars.size() + i]);
+    }
+    ffi::Array<tir::Stmt> body;
+    for (const tir::Stmt& check : checks) body.push_back(tir::Substitute(check, map));
+    body.push_back((*program)->body);
+    *program =
+        tir::PrimFunc(params, tir::SeqStmt::Flatten(body), (*program)->attrs, (*program)->span);
   }
 
   // Drops the scalar parameters (the last ones) that the program does not use; the others are

@@ -19,7 +19,7 @@ def tensor(name: str, *shape: Any, dtype: str = "float32") -> Any:
 
 
 X = tensor("x", 4, 8)
-I = tensor("i", 4, 8, dtype="int32")  # noqa: E741
+I = tensor("i", 4, 8, dtype="int32")
 IMAGE = tensor("image", 1, 3, 9, 9)
 WEIGHT = tensor("weight", 4, 3, 3, 3)
 CHANNELS = tensor("channels", 3)
