@@ -205,7 +205,7 @@ def expected(case: Case, attrs: Mapping[str, Any], tensors: Mapping[str, Any], s
     scope |= {n: resize_literal(case, n, v, sizes) for n, v in case.values if n not in attrs}
     scope |= {name: _wide(value) for name, value in tensors.items()}
     with np.errstate(all="ignore"):
-        exec(rec.reference, scope)  # noqa: S102: the text is our own
+        exec(rec.reference, scope)  # the text is our own
     out = scope["out"]
     return [np.asarray(o) for o in out] if isinstance(out, (tuple, list)) else [np.asarray(out)]
 
