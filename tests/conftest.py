@@ -15,6 +15,10 @@ MEMORY_LIMIT_BYTES = 12 << 30
 HIDDEN = ("onnxruntime", "openvino", "torch", "tvm")
 
 
+# The spec of each stage is checked after each pass, in processes that tests start as well.
+os.environ.setdefault("RELAXVM_VERIFY", "1")
+
+
 def _hide() -> dict[str, object]:
     hidden = {name: sys.modules.get(name) for name in HIDDEN}
     for name in HIDDEN:

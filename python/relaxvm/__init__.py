@@ -18,6 +18,10 @@ from relaxvm._registry import (
 )
 from relaxvm.runtime import DataType, Device, Tensor, VirtualMachine, cpu, cuda, device, load, null
 
+for _name in _ffi.runtime_function("runtime.unknown_flags")():
+    _logging = importlib.import_module("logging")
+    _logging.getLogger("relaxvm").warning("%s is set, but no flag has this name", _name)
+
 __version__: str = _ffi.runtime_function("runtime.version")()
 
 # name -> module that has it

@@ -17,6 +17,7 @@
 #include "runtime/platform/library.h"
 #include "runtime/tensor.h"
 #include "support/error.h"
+#include "support/flags.h"
 #include "vm/adt.h"
 #include "vm/builtins/table.h"
 #include "vm/executable_module.h"
@@ -177,6 +178,12 @@ void Register() {
       .def("relaxvm.runtime.seal_library",
            [](ffi::String path) { runtime::SealSharedLibrary(std::string(path)); })
       .def("relaxvm.runtime.trim_all_pools", runtime::TrimAllPools)
+      .def("relaxvm.runtime.unknown_flags",
+           [] {
+             ffi::Array<ffi::String> names;
+             for (const std::string& name : UnknownFlags()) names.push_back(name);
+             return names;
+           })
       .def("relaxvm.runtime.version", [] { return ffi::String(RELAXVM_VERSION); })
       .def_packed("relaxvm.vm.create",
                   [](ffi::PackedArgs args, ffi::Any* result) { *result = CreateVM(args); })
