@@ -158,10 +158,6 @@ class RegisterNumbering {
       : data_(data), info_(info), next_(info->num_args) {}
 
   void Run() {
-    for (int64_t i = info_->start_instr; i < info_->end_instr; ++i) {
-      if (data_->GetInstruction(i).op == Opcode::kCall)
-        Define(&data_->instr_data[data_->instr_offset[i] + 1]);
-    }
     for (int64_t i = info_->start_instr; i < info_->end_instr; ++i) Rename(i);
     info_->register_file_size = next_;
   }
@@ -169,12 +165,12 @@ class RegisterNumbering {
  private:
   static bool IsPlain(int64_t reg) { return reg < kBeginSpecialRegister; }
 
-  void Define(Word* dst) {
-    if (*dst < 0)
-      Fail(ErrorKind::kRuntimeError, "function ", info_->name, " writes register ", *dst);
-    if (!IsPlain(*dst) || *dst < info_->num_args) return;
-    auto [it, is_new] = new_index_.emplace(*dst, next_);
+  int64_t Define(int64_t reg) {
+    if (reg < 0) Fail(ErrorKind::kRuntimeError, "function ", info_->name, " writes register ", reg);
+    if (!IsPlain(reg) || reg < info_->num_args) return reg;
+    auto [it, is_new] = new_index_.emplace(reg, next_);
     if (is_new) ++next_;
+    return it->second;
   }
 
   int64_t Lookup(int64_t reg) const {
@@ -182,7 +178,7 @@ class RegisterNumbering {
     auto it = new_index_.find(reg);
     if (it == new_index_.end()) {
       Fail(ErrorKind::kRuntimeError, "function ", info_->name, " reads register ", reg,
-           ", which nothing writes");
+           ", which nothing writes before");
     }
     return it->second;
   }
@@ -197,7 +193,7 @@ class RegisterNumbering {
           if (arg.kind() == ArgKind::kRegister)
             words[4 + i] = Arg::Register(Lookup(arg.value())).word();
         }
-        words[1] = Lookup(words[1]);
+        words[1] = Define(words[1]);
         break;
       case Opcode::kRet:
       case Opcode::kIf: words[1] = Lookup(words[1]); break;

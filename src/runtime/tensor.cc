@@ -3,6 +3,7 @@
 // block.
 #include "runtime/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -77,9 +78,9 @@ void DeleteTensor(void* self, int flags) {
 
 }  // namespace
 
-Storage::Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes, size_t alignment) {
-  MemoryBlock block = pool->Alloc(num_bytes, alignment);
-  data_ = ffi::make_object<StorageObj>(std::move(pool), block);
+Storage::Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes, size_t most_bytes) {
+  MemoryBlock block = pool->Alloc(num_bytes);
+  data_ = ffi::make_object<StorageObj>(std::move(pool), block, std::max(num_bytes, most_bytes));
 }
 
 int64_t TensorBytes(ffi::ShapeView shape, DLDataType dtype) {

@@ -14,11 +14,19 @@ namespace relaxvm::runtime {
 // A block of a pool; goes back when the last reference does.
 class StorageObj : public tvm::ffi::Object {
  public:
-  StorageObj(std::shared_ptr<MemoryPool> pool, MemoryBlock block)
-      : pool_(std::move(pool)), block_(block) {}
+  // `most_bytes`: what Grow may make of it.
+  StorageObj(std::shared_ptr<MemoryPool> pool, MemoryBlock block, size_t most_bytes)
+      : pool_(std::move(pool)), block_(block), most_bytes_(most_bytes) {}
   ~StorageObj() { pool_->Free(block_); }
   void* data() const { return block_.data; }
   size_t num_bytes() const { return block_.num_bytes; }
+  size_t most_bytes() const { return most_bytes_; }
+  // Replaces the block by one of `most_bytes`.  No tensor may lie in it.
+  void Grow() {
+    MemoryBlock larger = pool_->Alloc(most_bytes_);
+    pool_->Free(block_);
+    block_ = larger;
+  }
   DLDevice device() const { return pool_->device(); }
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("relaxvm.Storage", StorageObj, tvm::ffi::Object);
@@ -26,12 +34,12 @@ class StorageObj : public tvm::ffi::Object {
  private:
   std::shared_ptr<MemoryPool> pool_;
   MemoryBlock block_;
+  size_t most_bytes_;
 };
 
 class Storage : public tvm::ffi::ObjectRef {
  public:
-  Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes,
-          size_t alignment = MemoryPool::kDefaultAlignment);
+  Storage(std::shared_ptr<MemoryPool> pool, size_t num_bytes, size_t most_bytes = 0);
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(Storage, tvm::ffi::ObjectRef, StorageObj);
 };
 

@@ -299,3 +299,31 @@ def test_program_that_tvm_wrote_loads_and_keeps_its_bytes():
     assert "call  g                in: %vm, %void, i-5, c[0], f[f] dst: %1" in executable.as_text()
     own_section_bytes = 32
     assert executable.to_bytes()[:-own_section_bytes] == path.read_bytes()
+
+
+def test_storage_counts_bytes_or_elements_of_its_dtype():
+    """TVM's planner counts bytes, its users elements: the bytes are reserved until a tensor needs the elements."""
+
+    def write(ib):
+        with ib.function("tensor", num_inputs=1):
+            float32, scope = (
+                ib.convert_constant(relaxvm.DataType("float32")),
+                ib.convert_constant("global"),
+            )
+            args = [ib.vm_state(), (24,), ib.imm(0), float32, scope]
+            ib.emit_call("vm.builtin.alloc_storage", args=args, dst=ib.r(1))
+            ib.emit_call(
+                "vm.builtin.alloc_tensor", args=[ib.r(1), ib.imm(0), ib.r(0), float32], dst=ib.r(2)
+            )
+            ib.emit_call("vm.builtin.make_tuple", args=[ib.r(1), ib.r(2)], dst=ib.r(3))
+            ib.emit_ret(ib.r(3))
+
+    vm = machine(write)
+    kept = vm["tensor"](tvm_ffi.Shape([6]))
+    assert vm.memory_stats()["used_bytes"] == 24
+    del kept
+    gc.collect()
+    kept = vm["tensor"](tvm_ffi.Shape([4, 6]))
+    assert (kept[1].shape, vm.memory_stats()["used_bytes"]) == ((4, 6), 96)
+    with pytest.raises(ValueError, match="100 bytes at offset 0 does not fit"):
+        vm["tensor"](tvm_ffi.Shape([25]))

@@ -118,7 +118,8 @@ ExecBuilder RandomProgram(std::mt19937* rng) {
     int num_regs = num_params[f] + 2 + pick(6);
     int length = 6 + pick(20);
     builder.BeginFunction("f" + std::to_string(f), num_params[f]);
-    // Every register is written somewhere, so that the builder accepts reads of it.
+    // Every register is written first, so that the builder accepts reads of it, and skipped, so
+    // that they find nothing.
     std::vector<int> unwritten;
     for (int r = num_params[f]; r < num_regs; ++r) unwritten.push_back(r);
     auto any_register = [&] { return pick(12) == 0 ? Arg::Void() : Arg::Register(pick(num_regs)); };
@@ -129,15 +130,14 @@ ExecBuilder RandomProgram(std::mt19937* rng) {
       return args;
     };
     int start = static_cast<int>(builder.NumInstructions());
-    int total = length + static_cast<int>(unwritten.size()) + 1;
-    for (int i = 0; i < total - 1; ++i) {
+    int prelude = 1 + static_cast<int>(unwritten.size());
+    builder.EmitGoto(prelude);
+    for (int reg : unwritten) builder.EmitCall("vm.builtin.null_value", {}, reg);
+    int total = prelude + length + 1;
+    for (int i = 0; i < length; ++i) {
       int at = static_cast<int>(builder.NumInstructions()) - start;
       int left = total - 1 - at;  // distance to the final Ret
       int64_t dst = pick(8) == 0 ? bytecode::kVoidRegister : pick(num_regs);
-      if (i >= length) {
-        builder.EmitCall("vm.builtin.null_value", {}, unwritten[static_cast<size_t>(i - length)]);
-        continue;
-      }
       switch (pick(9)) {
         case 0: builder.EmitCall("vm.builtin.copy", operands(1), dst); break;
         case 1: builder.EmitCall("vm.builtin.null_value", {}, dst); break;

@@ -29,11 +29,11 @@ class Executable:
         """The module itself."""
         return self.mod
 
-    def export_library(self, path: str | os.PathLike, **kwargs) -> None:
+    def export_library(self, path: str | os.PathLike) -> None:
         """Writes one shared library that holds code, weights and bytecode."""
         from relaxvm._compiler import func
 
-        func("compiler.export_library")(self.mod, os.fspath(path), *kwargs.values())
+        func("compiler.export_library")(self.mod, os.fspath(path))
 
 
 class VMExecutable(Executable):

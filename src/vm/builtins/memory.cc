@@ -34,21 +34,27 @@ ffi::Tensor View(const ffi::Tensor& tensor, ffi::ShapeView shape, DLDataType dty
 
 }  // namespace
 
-// (vm, size, device, dtype, scope)
+// (vm, size, device, dtype, scope).  TVM's planner counts bytes, its users elements of `dtype`, and
+// TVM reserves for the latter: here the storage has the bytes, and grows when the first tensor in
+// it needs the elements.
 void AllocStorage(Args args, ffi::Any* result) {
   ffi::ShapeView size = args.Shape(1);
-  args.DType(3);  // a hint of the element type: every dtype fits the alignment
+  DLDataType dtype = args.DType(3);
   CheckScope(args, 4);
-  if (size.size() != 1)
-    Fail(ErrorKind::kValueError, "the size of a storage is one number of bytes");
-  if (size[0] < 0) Fail(ErrorKind::kValueError, "a storage cannot have ", size[0], " bytes");
-  *result = runtime::Storage(args.context->vm->pool(args.Int(2)), static_cast<size_t>(size[0]));
+  if (size.size() != 1) Fail(ErrorKind::kValueError, "the size of a storage is one number");
+  constexpr int64_t kMost = int64_t{1} << 48;
+  if (size[0] < 0 || size[0] > kMost) {
+    Fail(ErrorKind::kValueError, "a storage cannot have ", size[0], " bytes");
+  }
+  int64_t most = IsVoid(dtype) ? size[0] : SizeInBytes(ElementOf(dtype), size[0]);
+  *result = runtime::Storage(args.context->vm->pool(args.Int(2)), static_cast<size_t>(size[0]),
+                             static_cast<size_t>(most));
 }
 
 // (storage, offset, shape, dtype[, scope]).  Counts one reference, that of the tensor.
 void AllocTensor(Args args, ffi::Any* result) {
   if (args[0].type_index != runtime::StorageObj::RuntimeTypeIndex()) args.WrongType(0, "a storage");
-  const auto* storage =
+  auto* storage =
       ffi::detail::ObjectUnsafe::RawObjectPtrFromUnowned<runtime::StorageObj>(args[0].v_obj);
   CheckScope(args, 4);
   int64_t offset = args.Int(1);
@@ -56,6 +62,13 @@ void AllocTensor(Args args, ffi::Any* result) {
   DLDataType dtype = args.DType(3);
   int64_t num_bytes = runtime::TensorBytes(shape, dtype);
   int64_t capacity = static_cast<int64_t>(storage->num_bytes());
+  int64_t most = static_cast<int64_t>(storage->most_bytes());
+  bool is_empty = static_cast<uint32_t>(args[0].v_obj->combined_ref_count) == 1;
+  bool needs_more = offset >= 0 && num_bytes > capacity - offset && num_bytes <= most - offset;
+  if (needs_more && is_empty) {
+    storage->Grow();
+    capacity = most;
+  }
   if (offset < 0 || offset > capacity || num_bytes > capacity - offset) {
     Fail(ErrorKind::kValueError, "a tensor ", DescribeShape(shape.data(), shape.size()), " ",
          DTypeName(dtype), " of ", num_bytes, " bytes at offset ", offset,
