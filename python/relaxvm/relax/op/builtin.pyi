@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tools/make_stubs.py from the compiler's tables.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relaxvm.ir.expr import Call, Expr
+
+# An expression, or what becomes one: a number, an array, a tuple.
+Argument = Any
+
+def alloc_tensor(shape: Argument, dtype: Argument, runtime_device_index: Argument, storage_scope: Argument = None) -> Call: ...
+def stop_lift_params(x: Argument) -> Call: ...

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tools/make_stubs.py from the compiler's tables.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relaxvm.ir.expr import Call, Expr
+
+# An expression, or what becomes one: a number, an array, a tuple.
+Argument = Any
+
+def alloc_storage(size: Argument, runtime_device_index: Argument, dtype: Argument, storage_scope: Argument = None) -> Call: ...
+def alloc_tensor(storage: Argument, offset: Argument, shape: Argument, dtype: Argument, runtime_device_index: Argument = None) -> Call: ...
+def call_tir_dyn(func: Argument, args: Any) -> Call: ...
+def kill_object(obj: Argument) -> Call: ...
