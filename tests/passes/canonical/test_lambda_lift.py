@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tirx as T
-
-
-import numpy as np
 
 
 def names(mod: relaxvm.IRModule) -> set[str]:

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import relaxvm
-from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
-from relaxvm.script import tirx as T
 
 
 def killed(mod: relaxvm.IRModule) -> list[str]:

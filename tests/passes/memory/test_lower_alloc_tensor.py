@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R

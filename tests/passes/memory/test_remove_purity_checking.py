@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
-from relaxvm.script import tirx as T
 
 
 def test_pure_packed_call_becomes_a_packed_call_and_the_function_says_so() -> None:

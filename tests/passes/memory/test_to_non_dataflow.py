@@ -7,7 +7,6 @@ import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
-from relaxvm.script import tirx as T
 
 
 def test_block_and_its_variables_become_plain() -> None:

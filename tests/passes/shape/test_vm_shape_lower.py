@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tirx as T
-
-
-import re
-
-import pytest
 
 
 def lowered(mod: relaxvm.IRModule) -> str:
