@@ -3,8 +3,12 @@
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <string>
+#include <unordered_map>
+
 #include "api/register.h"
 #include "pipeline/build.h"
+#include "pipeline/memory_report.h"
 #include "pipeline/stage_spec.h"
 
 namespace relaxvm::api {
@@ -85,6 +89,19 @@ ffi::Any FindViolation(ir::IRModule mod, ffi::String stage) {
   return ffi::Array<ffi::Any>{ffi::String(found->rule), ffi::String(found->message)};
 }
 
+// {"planned_peak", "most_alive" (bytes), "storages", "tensors"}
+Dict ReportMemory(ir::IRModule mod, ffi::String function, ffi::Map<ffi::String, int64_t> sizes) {
+  std::unordered_map<std::string, int64_t> values;
+  for (const auto& [name, value] : sizes) values.emplace(std::string(name), value);
+  pipeline::MemoryReport report = pipeline::ReportMemory(mod, function, values);
+  Dict result;
+  result.Set("planned_peak", report.planned_peak_bytes);
+  result.Set("most_alive", report.most_alive_bytes);
+  result.Set("storages", int64_t{report.num_storages});
+  result.Set("tensors", int64_t{report.num_tensors});
+  return result;
+}
+
 ffi::Array<ffi::Any> Rules() {
   ffi::Array<ffi::Any> rows;
   for (const pipeline::RuleInfo& rule : pipeline::AllRules()) {
@@ -106,6 +123,7 @@ void RegisterPipeline() {
       .def("relaxvm.pipeline.Run", Run)
       .def("relaxvm.pipeline.Steps", Steps)
       .def("relaxvm.pipeline.FindViolation", FindViolation)
+      .def("relaxvm.pipeline.ReportMemory", ReportMemory)
       .def("relaxvm.pipeline.Rules", Rules);
 }
 

@@ -6,6 +6,7 @@
 
 #include <tvm/ffi/container/tensor.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -42,6 +43,9 @@ class SizeMap {
     for (const auto& [from, to] : compound_) {
       if (ir::StructuralEqual(from, simple)) return to;
     }
+    // What other dimensions give is computed from them: the program then knows how they relate.
+    Replacer replacer(*this);
+    if (Expr derived = replacer.Mutate(simple); replacer.complete) return derived;
     Var fresh("s" + std::to_string(compound_.size()), simple.dtype());
     compound_.emplace_back(simple, fresh);
     all_.push_back(fresh);
@@ -55,6 +59,22 @@ class SizeMap {
     ffi::Map<Var, Expr> map;
     for (const Var& var : ir::FreeVars(e)) map.Set(var, OfVar(var));
     return map.empty() ? e : ir::Substitute(e, map);
+  }
+
+  // Names the dimensions of all arguments, the small ones first, so that large ones are expressed
+  // in them.
+  void Prepare(std::vector<Expr> dims) {
+    for (Expr& dim : dims) dim = facts_.Simplify(dim);
+    auto num_nodes = [](const Expr& e) {
+      int count = 0;
+      ir::PostOrderVisit(e, [&](const Expr&) { ++count; });
+      return count;
+    };
+    std::vector<std::pair<int, Expr>> by_size;
+    for (const Expr& dim : dims) by_size.emplace_back(num_nodes(dim), dim);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [size, dim] : by_size) Dim(dim);
   }
 
   ffi::Array<Expr> Dims(const ffi::Array<Expr>& dims) {
@@ -71,6 +91,27 @@ class SizeMap {
   }
 
  private:
+  // Compounds and variables that are known, in place of what they stand for at the call.
+  class Replacer : public ir::Mutator {
+   public:
+    explicit Replacer(const SizeMap& sizes) : sizes_(sizes) {}
+    Expr MutateBinary(const ir::Binary& b) override {
+      for (const auto& [from, to] : sizes_.compound_) {
+        if (ir::StructuralEqual(from, b)) return to;
+      }
+      return ir::Mutator::MutateBinary(b);
+    }
+    Expr MutateVar(const Var& var) override {
+      auto it = sizes_.vars_.find(var.get());
+      complete = complete && it != sizes_.vars_.end();
+      return it == sizes_.vars_.end() ? Expr(var) : Expr(it->second);
+    }
+    bool complete = true;  // everything was known
+
+   private:
+    const SizeMap& sizes_;
+  };
+
   Expr OfVar(const Var& var) {
     auto it = vars_.find(var.get());
     if (it != vars_.end()) return it->second;
@@ -210,6 +251,9 @@ class Converter {
 
   ProgramCall Run() {
     ops::ComputeArgs in{Call(call_), {}, Type()};
+    std::vector<Expr> dims;
+    for (const Expr& arg : call_->args) CollectDims(arg, arg->ty, &dims);
+    sizes_.Prepare(std::move(dims));
     ffi::Array<Expr> inner_args;
     for (const Expr& arg : call_->args) inner_args.push_back(Convert(arg, &in.tensors));
     Call inner(call_->op, inner_args, call_->attrs, call_->ty_args, call_->span);
@@ -241,6 +285,21 @@ class Converter {
     }
     if (ir::IsPrim(arg)) return sizes_.Rewrite(arg);
     return arg;
+  }
+
+  static void CollectDims(const Expr& arg, const Type& type, std::vector<Expr>* dims) {
+    if (const auto* tensor = type.as<TensorTypeObj>()) {
+      auto shape = tensor->GetShape();
+      if (shape.has_value()) dims->insert(dims->end(), shape.value().begin(), shape.value().end());
+    } else if (const auto* tuple = type.as<ir::TupleTypeObj>()) {
+      for (const Type& field : tuple->fields) CollectDims(Expr(), field, dims);
+    } else if (const auto* shape = arg.as<ir::ShapeExprObj>()) {
+      dims->insert(dims->end(), shape->values.begin(), shape->values.end());
+    } else if (const auto* shape_type = type.as<ir::ShapeTypeObj>()) {
+      if (!shape_type->values.has_value()) return;
+      const auto& values = shape_type->values.value();
+      dims->insert(dims->end(), values.begin(), values.end());
+    }
   }
 
   Expr Tensor(const Expr& arg, ops::Tensors* tensors) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
@@ -26,7 +27,13 @@ using Sizes = std::vector<double>;  // of each block, for one choice of sample s
 using Values = std::unordered_map<const tvm::ffi::Object*, double>;
 
 constexpr size_t kMaxPairs = size_t{1} << 22;
-constexpr size_t kManyBlocks = 600;  // from here on fewer orders are tried
+constexpr size_t kManyBlocks = 600;      // from here on fewer orders are tried
+constexpr double kGoodEnough = 1.13;     // reserved memory over the most that is alive
+constexpr double kFewBytes = 4096;       // less than this is not worth a division
+constexpr double kWorthDividing = 0.02;  // what a division must gain
+constexpr int kMaxDivisions = 4;
+constexpr size_t kMaxMoments = 16;  // blocks around which a division is tried
+constexpr size_t kMaxCrossing = 8;  // blocks that get memory of their own for it
 
 std::optional<double> ValueOf(const Expr& e, const Values& values) {
   if (const auto* imm = e.as<ir::IntImmObj>()) return static_cast<double>(imm->value);
@@ -171,6 +178,58 @@ double PeakOf(const std::vector<size_t>& order, const Sizes& sizes, const Neighb
   return peak;
 }
 
+// Sizes of the blocks for each sample; absent when one cannot be computed.
+std::optional<std::vector<Sizes>> SampleSizes(const std::vector<Expr>& bytes) {
+  std::vector<Sizes> samples;
+  for (const Values& values : SampleValues(bytes)) {
+    Sizes sizes;
+    for (const Expr& e : bytes) {
+      std::optional<double> value = ValueOf(e, values);
+      if (!value) return std::nullopt;
+      sizes.push_back(std::max(0.0, *value));
+    }
+    samples.push_back(std::move(sizes));
+  }
+  return samples;
+}
+
+// An order of the blocks, and the arena's size with it for each sample.
+struct Layout {
+  std::vector<size_t> order;
+  std::vector<double> peaks;
+};
+
+Layout FindLayout(const std::vector<ArenaBlock>& blocks, const std::vector<Sizes>& samples,
+                  const Neighbours& neighbours) {
+  std::vector<double> least;
+  for (const Sizes& sizes : samples) {
+    least.push_back(std::max(1.0, neighbours.MostAlive(blocks, sizes)));
+  }
+  size_t tried = blocks.size() > kManyBlocks ? std::min<size_t>(samples.size(), 2) : samples.size();
+  Layout best;
+  double best_worst = std::numeric_limits<double>::infinity();
+  for (size_t s = 0; s < tried; ++s) {
+    std::vector<size_t> by_size(blocks.size());
+    std::iota(by_size.begin(), by_size.end(), 0);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [&](size_t a, size_t b) { return samples[s][a] > samples[s][b]; });
+    const std::vector<size_t>* packings[] = {&neighbours.by_start(), &by_size};
+    for (const std::vector<size_t>* packing : packings) {
+      Layout layout{OrderOf(Pack(*packing, samples[s], neighbours)), {}};
+      double worst = 0;
+      for (size_t t = 0; t < samples.size(); ++t) {
+        layout.peaks.push_back(PeakOf(layout.order, samples[t], neighbours));
+        worst = std::max(worst, layout.peaks.back() / least[t]);
+      }
+      if (worst < best_worst) {
+        best_worst = worst;
+        best = std::move(layout);
+      }
+    }
+  }
+  return best;
+}
+
 class Planner {
  public:
   Planner(const std::vector<ArenaBlock>& blocks, arith::Analyzer* analyzer)
@@ -179,48 +238,12 @@ class Planner {
   std::optional<ArenaPlan> Run() {
     for (const ArenaBlock& block : blocks_) aligned_.push_back(AlignBytes(block.bytes, analyzer_));
     if (!neighbours_.Find(blocks_)) return std::nullopt;
-    for (const Values& values : SampleValues(aligned_)) {
-      Sizes sizes;
-      for (const Expr& bytes : aligned_) {
-        std::optional<double> value = ValueOf(bytes, values);
-        if (!value) return std::nullopt;
-        sizes.push_back(std::max(0.0, *value));
-      }
-      samples_.push_back(std::move(sizes));
-    }
-    return Symbolic(BestOrder());
+    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned_);
+    if (!samples) return std::nullopt;
+    return Symbolic(FindLayout(blocks_, *samples, neighbours_).order);
   }
 
  private:
-  std::vector<size_t> BestOrder() const {
-    std::vector<double> least;
-    for (const Sizes& sizes : samples_)
-      least.push_back(std::max(1.0, neighbours_.MostAlive(blocks_, sizes)));
-    size_t tried =
-        blocks_.size() > kManyBlocks ? std::min<size_t>(samples_.size(), 2) : samples_.size();
-    std::vector<size_t> best;
-    double best_worst = std::numeric_limits<double>::infinity();
-    for (size_t s = 0; s < tried; ++s) {
-      std::vector<size_t> by_size(blocks_.size());
-      std::iota(by_size.begin(), by_size.end(), 0);
-      std::stable_sort(by_size.begin(), by_size.end(),
-                       [&](size_t a, size_t b) { return samples_[s][a] > samples_[s][b]; });
-      for (const std::vector<size_t>* order :
-           {&neighbours_.by_start(), const_cast<const std::vector<size_t>*>(&by_size)}) {
-        std::vector<size_t> layout = OrderOf(Pack(*order, samples_[s], neighbours_));
-        double worst = 0;
-        for (size_t t = 0; t < samples_.size(); ++t) {
-          worst = std::max(worst, PeakOf(layout, samples_[t], neighbours_) / least[t]);
-        }
-        if (worst < best_worst) {
-          best_worst = worst;
-          best = std::move(layout);
-        }
-      }
-    }
-    return best;
-  }
-
   ArenaPlan Symbolic(const std::vector<size_t>& order) {
     ArenaPlan plan;
     plan.offsets.resize(blocks_.size());
@@ -295,10 +318,161 @@ class Planner {
   arith::Analyzer* analyzer_;
   std::vector<Expr> aligned_;
   Neighbours neighbours_;
+};
+
+// Memory that is reserved from one moment to another.
+struct Span {
+  int64_t first = 0;
+  int64_t last = 0;
+  double bytes = 0;
+};
+
+double MostReserved(const std::vector<Span>& spans) {
+  double most = 0;
+  for (const Span& at : spans) {
+    double reserved = 0;
+    for (const Span& span : spans) {
+      if (span.first <= at.first && at.first <= span.last) reserved += span.bytes;
+    }
+    most = std::max(most, reserved);
+  }
+  return most;
+}
+
+// Looks for the division of blocks into arenas and blocks of their own that reserves least.
+class Divider {
+ public:
+  Divider(const std::vector<ArenaBlock>& blocks, const std::vector<ArenaBlock>& outside)
+      : num_(blocks.size()), all_(blocks) {
+    all_.insert(all_.end(), outside.begin(), outside.end());
+  }
+
+  // False when sizes cannot be computed with.
+  bool Prepare(arith::Analyzer* analyzer) {
+    std::vector<Expr> aligned;
+    for (const ArenaBlock& block : all_) aligned.push_back(AlignBytes(block.bytes, analyzer));
+    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned);
+    Neighbours neighbours;
+    if (!samples || !neighbours.Find(all_)) return false;
+    samples_ = std::move(*samples);
+    share_.assign(num_, 0);
+    for (const Sizes& sizes : samples_) {
+      least_.push_back(std::max(kFewBytes, neighbours.MostAlive(all_, sizes)));
+      for (size_t i = 0; i < num_; ++i) share_[i] = std::max(share_[i], sizes[i] / least_.back());
+    }
+    return true;
+  }
+
+  std::vector<int> Run() {
+    std::vector<int> best(num_, 0);
+    double best_worst = WorstOf(best);
+    for (int step = 0; step < kMaxDivisions && best_worst > kGoodEnough; ++step) {
+      std::vector<int> next;
+      double next_worst = best_worst - kWorthDividing;
+      for (int64_t moment : Moments()) {
+        std::vector<int> cut = CutAt(moment, best, step + 1);
+        if (cut.empty()) continue;
+        double worst = WorstOf(cut);
+        if (worst >= next_worst) continue;
+        next_worst = worst;
+        next = std::move(cut);
+      }
+      if (next.empty()) break;
+      best = std::move(next);
+      best_worst = next_worst;
+    }
+    return best;
+  }
+
+ private:
+  // Before and after the blocks that matter most.
+  std::vector<int64_t> Moments() const {
+    std::vector<size_t> order(num_);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return share_[a] > share_[b]; });
+    std::vector<int64_t> moments;
+    for (size_t i = 0; i < std::min(num_, kMaxMoments); ++i) {
+      moments.push_back(all_[order[i]].start);
+      moments.push_back(all_[order[i]].end + 1);
+    }
+    return moments;
+  }
+
+  // Blocks from `moment` on get an arena of their own, those that live across it memory of their
+  // own.
+  std::vector<int> CutAt(int64_t moment, const std::vector<int>& groups, int fresh) const {
+    std::vector<int> cut = groups;
+    size_t crossing = 0;
+    bool before = false, after = false;
+    for (size_t i = 0; i < num_; ++i) {
+      if (groups[i] == kApart) continue;
+      if (all_[i].start >= moment) {
+        after = true;
+        cut[i] = groups[i] * 64 + fresh;  // stays apart from other arenas of that time
+      } else if (all_[i].end >= moment) {
+        cut[i] = kApart;
+        ++crossing;
+      } else {
+        before = true;
+      }
+    }
+    if (!before || !after || crossing > kMaxCrossing) return {};
+    return cut;
+  }
+
+  double WorstOf(const std::vector<int>& groups) const {
+    std::map<int, std::vector<size_t>> members;
+    for (size_t i = 0; i < num_; ++i) {
+      if (groups[i] != kApart) members[groups[i]].push_back(i);
+    }
+    std::vector<std::vector<Span>> spans(samples_.size());
+    for (const auto& [group, places] : members) {
+      std::vector<ArenaBlock> inside;
+      std::vector<Sizes> sizes(samples_.size());
+      Span span{std::numeric_limits<int64_t>::max(), -1, 0};
+      for (size_t i : places) {
+        inside.push_back(all_[i]);
+        span.first = std::min(span.first, all_[i].start);
+        span.last = std::max(span.last, all_[i].end);
+        for (size_t s = 0; s < samples_.size(); ++s) sizes[s].push_back(samples_[s][i]);
+      }
+      Neighbours neighbours;
+      neighbours.Find(inside);
+      Layout layout = FindLayout(inside, sizes, neighbours);
+      for (size_t s = 0; s < samples_.size(); ++s) {
+        spans[s].push_back({span.first, span.last, layout.peaks[s]});
+      }
+    }
+    double worst = 0;
+    for (size_t s = 0; s < samples_.size(); ++s) {
+      for (size_t i = 0; i < all_.size(); ++i) {
+        if (i < num_ && groups[i] != kApart) continue;
+        spans[s].push_back({all_[i].start, all_[i].end, samples_[s][i]});
+      }
+      worst = std::max(worst, MostReserved(spans[s]) / least_[s]);
+    }
+    return worst;
+  }
+
+  size_t num_;
+  std::vector<ArenaBlock> all_;  // the blocks, then those outside
   std::vector<Sizes> samples_;
+  std::vector<double> least_;  // most bytes alive, by sample
+  std::vector<double> share_;  // of a block in what is alive, in the sample where it is greatest
 };
 
 }  // namespace
+
+std::vector<int> DivideIntoArenas(const std::vector<ArenaBlock>& blocks,
+                                  const std::vector<ArenaBlock>& outside,
+                                  arith::Analyzer* analyzer) {
+  Divider divider(blocks, outside);
+  if (blocks.size() + outside.size() > kManyBlocks || !divider.Prepare(analyzer)) {
+    return std::vector<int>(blocks.size(), 0);
+  }
+  return divider.Run();
+}
 
 Expr AlignBytes(const Expr& bytes, arith::Analyzer* analyzer) {
   Expr simple = analyzer->Simplify(bytes);

@@ -32,6 +32,15 @@ struct ArenaPlan {
 std::optional<ArenaPlan> PlanArena(const std::vector<ArenaBlock>& blocks,
                                    arith::Analyzer* analyzer);
 
+inline constexpr int kApart = -1;  // a block with memory of its own
+
+// The arena of each block, or kApart.  An arena is held from its first block to its last; where one
+// for all costs too much beside memory that is reserved `outside` of it, there are several, one
+// after the other.
+std::vector<int> DivideIntoArenas(const std::vector<ArenaBlock>& blocks,
+                                  const std::vector<ArenaBlock>& outside,
+                                  arith::Analyzer* analyzer);
+
 // `bytes` rounded up to the alignment.
 ir::Expr AlignBytes(const ir::Expr& bytes, arith::Analyzer* analyzer);
 

@@ -4,6 +4,7 @@
 // reserved before its first tensor; tensors lie in it at offsets that are computed once per call
 // (arena.h). Stage: planned, after CallTIRRewrite.  What it leaves (results, what packed functions
 // may keep) gets a storage of its own in LowerAllocTensor.
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -29,7 +30,6 @@ using ir::Expr;
 using ir::Var;
 
 struct Arena {
-  std::vector<size_t> members;  // places of the first allocations of its blocks
   ArenaPlan plan;
   Var storage = Var("storage", ir::AnyType());
   bool reserved = false;  // emitted
@@ -177,30 +177,54 @@ class Blocks {
   std::unordered_set<const ir::CallObj*> in_place_;
 };
 
+// Results and what others may keep: until the end, as far as is known.
+std::vector<ArenaBlock> BlocksOutside(const FunctionMemory& memory) {
+  std::vector<ArenaBlock> outside;
+  for (const Allocation& allocation : memory.allocations) {
+    if (!allocation.shared || !allocation.call->args[0].as<ir::ShapeExprObj>()) continue;
+    outside.push_back(
+        {allocation.start, std::numeric_limits<int64_t>::max(), BytesOfAllocation(allocation)});
+  }
+  return outside;
+}
+
 ir::Function PlanFunction(const IRModule& mod, const ir::Function& func,
                           InPlacePrograms* programs) {
   FunctionMemory memory = FindAllocations(mod, func);
   Blocks blocks_of(memory);
-  std::map<ArenaKey, Arena> arenas;
+  std::map<ArenaKey, std::vector<size_t>> by_key;  // first allocations of blocks
   for (size_t i = 0; i < memory.allocations.size(); ++i) {
     if (blocks_of.FirstOf(i) != i) continue;
-    if (std::optional<ArenaKey> key = KeyOf(memory.allocations[i]))
-      arenas[*key].members.push_back(i);
+    if (std::optional<ArenaKey> key = KeyOf(memory.allocations[i])) by_key[*key].push_back(i);
   }
   std::unordered_map<const ffi::Object*, Place> places;
   std::unordered_map<size_t, Place> by_block;
-  for (auto& [key, arena] : arenas) {
+  std::vector<ArenaBlock> outside = BlocksOutside(memory);
+  std::map<std::pair<ArenaKey, int>, Arena> arenas;
+  for (const auto& [key, members] : by_key) {
     arith::Analyzer analyzer;
-    std::vector<ArenaBlock> blocks;
-    for (size_t member : arena.members) {
+    std::vector<ArenaBlock> candidates;
+    for (size_t member : members) {
       const Allocation& allocation = memory.allocations[member];
-      blocks.push_back({allocation.start, blocks_of.EndOf(member), BytesOfAllocation(allocation)});
+      candidates.push_back(
+          {allocation.start, blocks_of.EndOf(member), BytesOfAllocation(allocation)});
     }
-    std::optional<ArenaPlan> plan = PlanArena(blocks, &analyzer);
-    if (!plan) continue;
-    arena.plan = std::move(*plan);
-    for (size_t i = 0; i < arena.members.size(); ++i)
-      by_block[arena.members[i]] = Place{&arena, arena.plan.offsets[i]};
+    std::vector<int> groups = DivideIntoArenas(candidates, outside, &analyzer);
+    std::map<int, std::vector<size_t>> by_group;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] != kApart) by_group[groups[i]].push_back(i);
+    }
+    for (const auto& [group, places_in] : by_group) {
+      std::vector<ArenaBlock> blocks;
+      for (size_t i : places_in) blocks.push_back(candidates[i]);
+      std::optional<ArenaPlan> plan = PlanArena(blocks, &analyzer);
+      if (!plan) continue;
+      Arena& arena = arenas[{key, group}];
+      arena.plan = std::move(*plan);
+      for (size_t i = 0; i < places_in.size(); ++i) {
+        by_block[members[places_in[i]]] = Place{&arena, arena.plan.offsets[i]};
+      }
+    }
   }
   for (size_t i = 0; i < memory.allocations.size(); ++i) {
     auto it = by_block.find(blocks_of.FirstOf(i));

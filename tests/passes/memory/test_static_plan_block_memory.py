@@ -148,3 +148,83 @@ def test_long_chain_is_planned_in_linear_time(count: int) -> None:
             y = builder.emit(relaxvm.relax.op.exp(y))
         builder.emit_func_output(y)
     assert len(storages(planned(builder.get()))) == 1
+
+
+@pytest.mark.parametrize(("h", "w"), [(32, 32), (640, 480), (97, 1031)])
+def test_reserved_memory_is_close_to_what_is_alive_at_every_size(h: int, w: int) -> None:
+    from relaxvm._compiler import func
+
+    planned_module = relaxvm.compile(plan_sample(), stop_after="planned")
+    report = func("pipeline.ReportMemory")(planned_module, "main", {"h": h, "w": w})
+    assert report["tensors"] >= 8
+    assert report["planned_peak"] <= 1.2 * report["most_alive"]
+
+
+def plan_sample() -> relaxvm.IRModule:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(
+            x: R.Tensor((1, 8, "h", "w"), "float32"),
+            k: R.Tensor((8, 8, 3, 3), "float32"),
+            m: R.Tensor((8, 64), "float32"),
+        ):
+            h = T.int64()
+            w = T.int64()
+            a = R.nn.conv2d(x, k, padding=1)
+            b = R.nn.conv2d(a, k, padding=1, strides=2)
+            c = R.nn.conv2d(b, k, padding=1, strides=2)
+            d = R.nn.conv2d(c, k, padding=1)
+            e = R.add(c, d)
+            f = R.nn.conv2d(e, k, padding=1)
+            g = R.permute_dims(f, axes=[0, 2, 3, 1])
+            i = R.matmul(g, m)
+            j = R.nn.softmax(i, axis=-1)
+            p = R.sum(j, axis=[1, 2])
+            return (j, p)
+
+    return Mod
+
+
+def test_result_of_elementwise_work_is_written_over_an_argument_that_dies() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "n"), "float32")):
+            a = R.matmul(x, y)
+            b = R.multiply(a, y)
+            c = R.matmul(b, x)
+            return c
+
+    for name in (
+        "LegalizeOps",
+        "ScheduleTensorPrograms",
+        "ToNonDataflow",
+        "CallTIRRewrite",
+        "StaticPlanBlockMemory",
+    ):
+        Mod = getattr(transform, name)()(Mod)
+    text = Mod.script()
+    assert "multiply_in_place" in text
+    assert storages(text) == ["(n * n + 15) // 16 * 64"]
+
+
+def test_argument_that_is_still_needed_is_not_written_over() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "n"), "float32")):
+            a = R.matmul(x, y)
+            b = R.multiply(a, y)
+            c = R.matmul(b, a)
+            return c
+
+    for name in (
+        "LegalizeOps",
+        "ScheduleTensorPrograms",
+        "ToNonDataflow",
+        "CallTIRRewrite",
+        "StaticPlanBlockMemory",
+    ):
+        Mod = getattr(transform, name)()(Mod)
+    assert "in_place" not in Mod.script()
