@@ -159,3 +159,8 @@ def test_code_in_pages_stands_in_the_sources():
     assert not [
         (page, file) for page, file, code in excerpts if code not in (ROOT / file).read_text()
     ]
+
+
+def test_dev_names_the_benchmarks_there_are():
+    result = dev("bench", "no" + "such")
+    assert result.returncode == 1 and "kernels" in result.stderr and "models" in result.stderr
