@@ -59,7 +59,7 @@ class PackedEmitter {
                        b_.CreateConstInBoundsGEP2_32(scalars_type, scalars, 0, num_scalars++));
       }
     }
-    CallDirect(direct, tensors, scalars);
+    CallDirect(direct, tensors, scalars, sig.name);
   }
 
  private:
@@ -119,7 +119,7 @@ class PackedEmitter {
   }
 
   // With the context that the host put into the library, or serially without one.
-  void CallDirect(llvm::Function* direct, Value* tensors, Value* scalars) {
+  void CallDirect(llvm::Function* direct, Value* tensors, Value* scalars, const std::string& name) {
     llvm::LLVMContext& context = module_->getContext();
     llvm::Type* ptr = b_.getPtrTy();
     llvm::Type* i32 = b_.getInt32Ty();
@@ -130,7 +130,11 @@ class PackedEmitter {
     auto* alone = llvm::BasicBlock::Create(context, "alone", fn_);
     b_.CreateCondBr(b_.CreateIsNotNull(host), hosted, alone);
     b_.SetInsertPoint(hosted);
-    b_.CreateRet(b_.CreateCall(direct, {host, tensors, scalars}));
+    Value* rc = b_.CreateCall(direct, {host, tensors, scalars});
+    // Who calls a packed entry expects an error to be set whenever the result is not 0.
+    Check(b_.CreateICmpNE(rc, b_.getInt32(static_cast<uint32_t>(kKernelInterrupted))),
+          "RuntimeError", name + ": interrupted");
+    b_.CreateRet(rc);
     b_.SetInsertPoint(alone);
     auto serial = Hidden(kCallSeriallySymbol, llvm::FunctionType::get(i32, {ptr, ptr, ptr}, false));
     b_.CreateRet(b_.CreateCall(serial, {direct, tensors, scalars}));
