@@ -12,6 +12,22 @@ void Canonicalize(Pipeline& p) {
   p.Run(Pass::kDeadCodeElimination);
 }
 
+// Channels last: the vector axis of a convolution's tile is then the one that memory runs along, in
+// every layer.  Weights are converted by ordinary operators that FoldConstant evaluates.
+void ChooseLayouts(Pipeline& p) {
+  using Layouts = ffi::Array<ffi::String>;
+  ffi::Map<ffi::String, Layouts> wanted;
+  wanted.Set("relax.nn.conv1d", Layouts{"NWC", "WIO"});
+  wanted.Set("relax.nn.conv2d", Layouts{"NHWC", "HWIO"});
+  wanted.Set("relax.nn.conv3d", Layouts{"NDHWC", "DHWIO"});
+  wanted.Set("relax.nn.conv1d_transpose", Layouts{"NWC", "WIO"});
+  wanted.Set("relax.nn.conv2d_transpose", Layouts{"NHWC", "HWIO"});
+  wanted.Set("relax.nn.conv3d_transpose", Layouts{"NDHWC", "DHWIO"});
+  p.Run(Pass::kConvertLayout, {{"desired_layouts", wanted}});
+  p.Run(Pass::kCanonicalizeBindings);
+  p.Run(Pass::kDeadCodeElimination);
+}
+
 // Fuses what LegalizeOps made and what users wrote as call_tir.
 void Fuse(Pipeline& p) {
   p.Run(Pass::kAnnotateTIROpPattern);
@@ -49,6 +65,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   if (name == "default") {
     Canonicalize(p);
     p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});
+    ChooseLayouts(p);
   } else if (name != "zero" && name != "finish") {
     Fail(ErrorKind::kValueError, "there is no pipeline '", name,
          "'; there are default, finish and zero");

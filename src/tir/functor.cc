@@ -129,6 +129,9 @@ void StmtVisitor::VisitIfThenElse(const IfThenElseObj* s) {
 void StmtVisitor::VisitFor(const ForObj* s) {
   Visit(s->min);
   Visit(s->extent);
+  for (const auto& [name, value] : s->annotations) {
+    if (auto e = value.as<Expr>()) Visit(e.value());
+  }
   VisitDef(s->loop_var);
   Visit(s->body);
 }
@@ -280,17 +283,29 @@ Stmt StmtMutator::MutateIfThenElse(const IfThenElse& s) {
   return IfThenElse(condition, then_case, else_case, s->span);
 }
 
+ir::DictAttrs StmtMutator::MutateAnnotations(const ir::DictAttrs& annotations) {
+  ir::DictAttrs result = annotations;
+  for (const auto& [name, value] : annotations) {
+    auto e = value.as<Expr>();
+    if (!e.has_value()) continue;
+    Expr mutated = Mutate(e.value());
+    if (!mutated.same_as(e.value())) result.Set(name, mutated);
+  }
+  return result;
+}
+
 Stmt StmtMutator::MutateFor(const For& s) {
   Expr min = Mutate(s->min);
   Expr extent = Mutate(s->extent);
+  ir::DictAttrs annotations = MutateAnnotations(s->annotations);
   Var loop_var = MutateDef(s->loop_var);
   Stmt body = Mutate(s->body);
   if (min.same_as(s->min) && extent.same_as(s->extent) && loop_var.same_as(s->loop_var) &&
-      body.same_as(s->body)) {
+      body.same_as(s->body) && annotations.same_as(s->annotations)) {
     return s;
   }
   if (!body.defined()) return Stmt();
-  return For(loop_var, min, extent, s->kind, body, s->thread_tag, s->annotations, s->span);
+  return For(loop_var, min, extent, s->kind, body, s->thread_tag, annotations, s->span);
 }
 
 Stmt StmtMutator::MutateWhile(const While& s) {

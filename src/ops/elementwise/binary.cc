@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -310,6 +311,7 @@ std::vector<OpDef> binary_ops() {
         .type = [domain = row.domain](TypeCtx& ctx,
                                       const NoAttrs&) { return InferBinary(ctx, domain); },
         .compute = [&row](const ComputeArgs& in, const NoAttrs&) { return ComputeBinary(in, row); },
+        .layout = ElementwiseLayout(),
     }));
   }
   return defs;

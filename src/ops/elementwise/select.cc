@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -95,6 +96,7 @@ OpDef where() {
                   {{"condition: bool[4, 1]", "x1: i64[8]", "x2: i64[]"}}},
       .type = InferWhere,
       .compute = ComputeWhere,
+      .layout = ElementwiseLayout(),
   });
 }
 
@@ -107,6 +109,7 @@ OpDef ewise_fma() {
       .samples = {{{"x1: f32[4, 8]", "x2: f32[4, 8]", "x3: f32[4, 8]"}}},
       .type = InferFma,
       .compute = ComputeFma,
+      .layout = ElementwiseLayout(),
   });
 }
 
@@ -123,6 +126,7 @@ OpDef astype() {
                   {{"x: f16[3]", "dtype='bool'"}}},
       .type = InferAstype,
       .compute = ComputeAstype,
+      .layout = ElementwiseLayout(),
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -159,6 +160,7 @@ std::vector<OpDef> unary_ops() {
         .type = [domain = row.domain](TypeCtx& ctx,
                                       const NoAttrs&) { return InferUnary(ctx, domain); },
         .compute = [&row](const ComputeArgs& in, const NoAttrs&) { return ComputeUnary(in, row); },
+        .layout = ElementwiseLayout(),
     }));
   }
   return defs;
@@ -217,6 +219,7 @@ OpDef clip() {
       .samples = {{{"x: f32[4, 8]", "min=0.0", "max=6.0"}}, {{"x: i32[3]", "min=-1", "max=2"}}},
       .type = InferClip,
       .compute = ComputeClip,
+      .layout = ElementwiseLayout(),
   });
 }
 

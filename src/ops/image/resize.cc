@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -268,6 +269,7 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
             if (a.layout.empty()) a.layout = layout;
             if (a.roi.empty()) a.roi.assign(2 * kNumSpatial, 0.0);
           },
+      .layout = ImageLayout(),
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -268,6 +269,7 @@ OpDef concat() {
                   {{"tensors: (f32[3],)", "axis=None"}}},
       .type = InferConcat,
       .compute = ComputeConcat,
+      .layout = AxesLayout({"axis"}),
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations: functions of one element, computed in float32 for 16-bit floats.
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -138,6 +139,7 @@ std::vector<OpDef> activation_ops() {
           }
           return {MapWide(in[0], row.formula, name)};
         },
+        .layout = ElementwiseLayout(),
     }));
   }
   return defs;
@@ -158,6 +160,7 @@ OpDef nn_leakyrelu() {
         };
         return {MapWide(in[0], formula, "leakyrelu")};
       },
+      .layout = ElementwiseLayout(),
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Averages over windows that share out an axis evenly: window o of n covers
 // [floor(o * extent / n), ceil((o + 1) * extent / n)).
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -120,6 +121,7 @@ OpDef AdaptiveOp(const char* name, const char* layout, std::vector<Sample> sampl
             if (a.layout.empty()) a.layout = layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.layout;
           },
+      .layout = ImageLayout(),
   });
 }
 

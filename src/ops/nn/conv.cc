@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions over one, two or three spatial axes, in every layout, with groups and dilation.
 // Form: a pad stage where there is padding, and one reduction block over input channels and kernel.
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -148,6 +149,7 @@ OpDef ConvOp(const char* name, const char* doc, const char* data_layout, const c
             if (a.kernel_layout.empty()) a.kernel_layout = kernel_layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.data_layout;
           },
+      .layout = ConvolutionLayout(),
   });
 }
 

@@ -3,6 +3,7 @@
 // Form: no multiplication with inserted zeros.  A result at y meets only the kernel elements
 // k = (y + pad) % stride + stride * t, and those the inputs (y + pad) / stride - t; with data and
 // weight padded to whole steps this is one reduction block over input channels and t.
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -237,6 +238,7 @@ OpDef ConvTransposeOp(const char* name, const char* doc, const char* data_layout
             if (a.kernel_layout.empty()) a.kernel_layout = kernel_layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.data_layout;
           },
+      .layout = ConvolutionLayout(),
   });
 }
 

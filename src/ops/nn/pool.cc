@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling over windows, maximum and average, on one to three spatial axes, in every layout.
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -152,6 +153,7 @@ OpDef PoolOp(const char* name, const char* doc, bool average, const char* layout
             if (a.layout.empty()) a.layout = layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.layout;
           },
+      .layout = ImageLayout(),
   });
 }
 

@@ -2,6 +2,7 @@
 // softmax and log_softmax along one axis.
 // Form: maximum, exponentials, their sum, normalisation; the last three in float32 for 16-bit
 // floats.
+#include "ops/layout_rule.h"
 #include "ops/reduce/axes.h"
 
 namespace relaxvm::ops {
@@ -65,6 +66,7 @@ OpDef nn_softmax() {
       .samples = {{{"data: f32[4, 8]"}}, {{"data: f32[2, 3, 5]", "axis=1"}}},
       .type = InferSoftmax,
       .compute = ComputeSoftmax,
+      .layout = AxesLayout({"axis"}),
   });
 }
 
@@ -79,6 +81,7 @@ OpDef nn_log_softmax() {
       .samples = {{{"data: f32[4, 8]"}}, {{"data: f32[2, 3, 5]", "axis=0"}}},
       .type = InferSoftmax,
       .compute = ComputeLogSoftmax,
+      .layout = AxesLayout({"axis"}),
   });
 }
 

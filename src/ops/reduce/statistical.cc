@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sum, mean, max and their kin over axes.  Floats of 16 bits are accumulated in float32.
+#include "ops/layout_rule.h"
 #include "ops/reduce/axes.h"
 
 namespace relaxvm::ops {
@@ -123,6 +124,7 @@ std::vector<OpDef> statistical_ops() {
             },
         .compute = [&row](const ComputeArgs& in,
                           const Statistical& a) { return ComputeStat(in, a, row); },
+        .layout = ReduceLayout("axis"),
     }));
   }
   return defs;

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every example runs, and so does the code of README.md; each as its reader would run it, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIBRARIES = pathlib.Path(os.environ.get("RELAXVM_LIBRARY_PATH") or ROOT / "build" / "lib")
+WORDS_IN_TICKET = [
+    "MUSEUM",
+    "Register hall",
+    "Admit one",
+    "21 Nov 2026",
+    "0048-2217",
+    "12.50",
+    "keep this ticket",
+]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs words in an empty folder; `relaxvm` is the command of this checkout."""
+    launcher = tmp_path / "bin" / "relaxvm"
+    launcher.parent.mkdir()
+    launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m relaxvm "$@"\n')
+    launcher.chmod(0o755)
+    env = dict(
+        os.environ,
+        PATH=f"{launcher.parent}{os.pathsep}{os.environ['PATH']}",
+        PYTHONPATH=f"{ROOT / 'python'}",
+        RELAXVM_CACHE_DIR=str(tmp_path / "cache"),
+    )
+
+    def run(*words: object, timeout: float = 110) -> str:
+        command = [str(word) for word in words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=timeout
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def small_model(run, path: pathlib.Path) -> pathlib.Path:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'examples/python')!r}); import onnx_session\n"
+    )
+    run(sys.executable, "-c", code + f"open({str(path)!r}, 'wb').write(onnx_session.model())")
+    return path
+
+
+def test_dynamic_shapes(run):
+    printed = run(sys.executable, ROOT / "examples/python/dynamic_shapes.py")
+    assert "n = 1000: sum 7990003, wrong 0" in printed
+    assert "loaded again: [3. 0. 0. 0.]" in printed
+
+
+def test_onnx_session(run):
+    printed = run(sys.executable, ROOT / "examples/python/onnx_session.py")
+    assert "batch 64: (64, 3), rows add up to 1: True" in printed
+
+
+def test_cpp_program_runs_a_saved_model(run, tmp_path):
+    program = LIBRARIES.parent / "bin" / "run_model"
+    run(sys.executable, ROOT / "examples/python/dynamic_shapes.py", tmp_path / "model.so")
+    printed = run(program, tmp_path / "model.so", 2)
+    assert printed.startswith("0 0 0 1\n2 3 4 5\n")
+
+
+def test_command_line(run, tmp_path):
+    model = small_model(run, tmp_path / "model.onnx")
+    printed = run(ROOT / "examples/command_line/compile_and_run.sh", model, "x", "2,8", "7,8")
+    assert "relaxvm 0.1.0" in printed
+    assert re.search(r'"shape": \[\s*7,\s*3\s*\]', printed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_demo_reads_the_words_of_its_picture(run, tmp_path):
+    printed = run(
+        sys.executable, ROOT / "examples/ocr_demo.py", "--out", tmp_path / "words.png", timeout=580
+    )
+    assert [word for word in WORDS_IN_TICKET if word not in printed] == []
+    assert (tmp_path / "words.png").stat().st_size > 10_000
+
+
+def test_code_of_the_readme(run, tmp_path):
+    small_model(run, tmp_path / "model.onnx")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run(sys.executable, "-c", block)
+
+
+def test_commands_of_the_readme(run, tmp_path):
+    small_model(run, tmp_path / "model.onnx")
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run("bash", "-euc", block)
