@@ -195,6 +195,41 @@ TEST(Kernels, CompilesEqualProgramsOnce) {
   EXPECT_EQ(loaded.lookup("__tvm_ffi_c"), nullptr);
 }
 
+TEST(Kernels, ManyProgramsCompileOnSeveralThreads) {
+  std::vector<std::pair<std::string, tir::PrimFunc>> programs;
+  for (int i = 0; i < 24; ++i) {
+    Tensor x("x", {Expr(4)}, Int(32));
+    programs.emplace_back(
+        "f" + std::to_string(i),
+        tir::CreatePrimFunc({x}, {tir::Map(x, [i](Expr v) { return v * 100 + i; }, "y")}));
+  }
+  KernelOptions options;
+  options.num_threads = 3;
+  int last = 0;
+  options.progress = [&](int done, int total) {
+    EXPECT_EQ(done, ++last);
+    EXPECT_EQ(total, 24);
+  };
+  KernelSet set = BuildKernels(ModuleOf(programs), options);
+  EXPECT_EQ(last, 24);
+  LoadedKernels loaded = LoadInMemory(set);
+  ASSERT_EQ(loaded.table->num_kernels, 24);
+  Host host;
+  for (int i = 0; i < 24; ++i) {
+    EXPECT_EQ(loaded.table->kernels[i].name, "f" + std::to_string(i));
+    std::vector<int32_t> x{1, 2, 3, 4}, y(4);
+    View vx(x.data(), {4}, Int(32)), vy(y.data(), {4}, Int(32));
+    const DLTensor* tensors[] = {&vx.tensor, &vy.tensor};
+    EXPECT_EQ(loaded.table->kernels[i].direct(&host.context, tensors, nullptr), 0);
+    EXPECT_EQ(y[3], 400 + i);
+  }
+  KernelOptions alone;
+  alone.num_threads = 1;
+  KernelSet again = BuildKernels(ModuleOf(programs), alone);
+  for (size_t i = 0; i < set.objects.size(); ++i)
+    EXPECT_TRUE(set.objects[i].bytes == again.objects[i].bytes) << i;
+}
+
 TEST(Kernels, RefusesAnUnknownCpu) {
   EXPECT_THROW(Kernel(AddTwice(), "llvm -mcpu=z80"), ffi::Error);
   EXPECT_THROW(Kernel(AddTwice(), "cuda"), ffi::Error);

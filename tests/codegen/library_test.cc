@@ -121,6 +121,33 @@ TEST_F(LibraryTest, ComputesWhatTheCodeInMemoryComputes) {
   dlclose(library);
 }
 
+// tvm-ffi's own loader, in a process that has neither of our libraries.
+TEST_F(LibraryTest, RunsInAnyProgramThatHasTvmFfi) {
+  std::string path = folder_ / "m.so";
+  LinkLibrary(BuildKernels(ModuleOf({{"double", Double()}}), {}), "", path);
+  std::string script = folder_ / "client.py";
+  std::ofstream(script) << R"(
+import sys
+import numpy as np
+import tvm_ffi
+module = tvm_ffi.load_module(sys.argv[1])
+x, y = np.arange(10, dtype="float32"), np.zeros(10, "float32")
+module["double"](x, y)
+assert y.tolist() == [2.0 * i for i in range(10)], y
+try:
+    module["double"](x, y[:5])
+except ValueError as error:
+    assert "double: parameter y: dimension 0 must be n" in str(error), error
+else:
+    raise SystemExit("no error")
+assert not any("librelaxvm" in line for line in open("/proc/self/maps")), "our library is loaded"
+print("fine")
+)";
+  if (Output("python3 -c 'import tvm_ffi, numpy' 2>&1") != "")
+    GTEST_SKIP() << "python3 has no tvm_ffi and numpy";
+  EXPECT_EQ(Output("python3 " + script + " " + path + " 2>&1"), "fine\n");
+}
+
 class LinkersTest : public LibraryTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(LinkersTest, LinksWithEachLinker) {

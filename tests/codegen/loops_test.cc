@@ -224,6 +224,21 @@ TEST(Vectors, ReduceLanesInATree) {
   }
 }
 
+TEST(Vectors, MaskedBytesOnCpusWithoutByteMasks) {
+  for (const char* target : {"llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"}) {
+    for (DLDataType t : {UInt(8), Bool(), Int(16)}) {
+      Var n = Index("n");
+      Buffer x("x", {n}, t), y("y", {n}, t);
+      Kernel kernel(MaskedMap(x, y, n, 16, [&](const Expr& at) { return x.Load({at}); }), target);
+      std::vector<uint16_t> a(40, 0x0101), b(40, 0);
+      int64_t size = t.bits == 16 ? 19 : 38;
+      kernel.Must({View(a.data(), {size}, t), View(b.data(), {size}, t)});
+      EXPECT_EQ(b[18], 0x0101) << target;
+      EXPECT_EQ(b[19], 0) << target;
+    }
+  }
+}
+
 // ---- registers ------------------------------------------------------------------------------
 
 // c[6, 64] = a[6, k] * b[k, 64] with 24 accumulators of 16 lanes
