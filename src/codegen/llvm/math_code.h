@@ -169,7 +169,7 @@ inline Pair TwoProduct(Num a, Num b) {
   return {p, ((x.high * y.high - p) + x.high * y.low + x.low * y.high) + x.low * y.low};
 }
 
-// ---- functions of doubles, each within a few units of the last place ---------------------------------
+// ---- functions of doubles, each within a few units of the last place --------------------------
 
 Num Exp(Num x);
 Num ExpOfPair(Num high, Num low);  // exp(high + low)
@@ -196,7 +196,7 @@ Num Acos(Num x);
 Num Atan(Num x);
 Num Atan2(Num y, Num x);
 
-// ---- functions of floats that have code of their own; the others go through double --------------------
+// ---- functions of floats that have code of their own; the others go through double ------------
 
 Num ExpF(Num x);
 Num LogF(Num x);
