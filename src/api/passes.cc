@@ -8,6 +8,7 @@
 #include "api/register.h"
 #include "passes/canonical/bind.h"
 #include "passes/pass.h"
+#include "pipeline/build.h"
 
 namespace relaxvm::api {
 
@@ -39,6 +40,7 @@ ir::IRModule RunPass(ffi::String name, ir::IRModule mod, ffi::Map<ffi::String, f
   context.options = std::move(options);
   context.config = std::move(config);
   context.target = std::string(target);
+  context.evaluate = pipeline::MakeEvaluate(context.target);
   return it->second.run(std::move(mod), context);
 }
 
