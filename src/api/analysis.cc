@@ -122,6 +122,27 @@ auto Collect(const Expr& e, F pick) {
   return pick(collector);
 }
 
+// Is there a call with effects, besides calls of `own` (a function that calls itself)?
+bool ContainsImpureCall(const Expr& e, const Expr& own) {
+  if (const auto* func = e.as<ir::FunctionObj>()) return ContainsImpureCall(func->body, own);
+  if (const auto* branch = e.as<ir::IfObj>()) {
+    return ContainsImpureCall(branch->true_branch, own) ||
+           ContainsImpureCall(branch->false_branch, own);
+  }
+  if (const auto* seq = e.as<ir::SeqExprObj>()) {
+    for (const ir::BindingBlock& block : seq->blocks) {
+      for (const ir::Binding& b : block->bindings) {
+        // A function in a function has an effect only where it is called.
+        if (!b->value.as<ir::FunctionObj>() && ContainsImpureCall(b->value, own)) return true;
+      }
+    }
+    return ContainsImpureCall(seq->body, own);
+  }
+  const auto* call = e.as<ir::CallObj>();
+  if (call != nullptr && own.defined() && call->op.same_as(own)) return false;
+  return analysis::FindImpureCall(e).defined();
+}
+
 }  // namespace
 
 void RegisterAnalysis() {
@@ -159,7 +180,9 @@ void RegisterAnalysis() {
              return ir::CallResultType(func, call, *facts);
            })
       .def("relaxvm.analysis.contains_impure_call",
-           [](Expr e, ffi::Optional<Expr>) { return analysis::FindImpureCall(e).defined(); })
+           [](Expr e, ffi::Optional<Expr> own) {
+             return ContainsImpureCall(e, own.has_value() ? own.value() : Expr());
+           })
       .def("relaxvm.analysis.prove_equal",
            [](Expr a, Expr b) { return ops::MakeTypeContext()->ProveEqual(a, b); })
       .def("relaxvm.analysis.prove", [](Expr e) { return ops::MakeTypeContext()->Prove(e); })

@@ -177,7 +177,10 @@ void DefineMakers() {
            [](Array<Var> params, Stmt body, ffi::Optional<ir::Type> ret, ir::DictAttrs attrs,
               Span span) {
              tir::PrimFunc func(params, body, attrs, span);
-             if (ret.has_value()) const_cast<tir::PrimFuncObj*>(func.get())->ret_type = ret.value();
+             if (ret.has_value()) {
+               const_cast<tir::PrimFuncObj*>(func.get())->ret_type = ret.value();
+               func->ty = ir::FuncType::Opaque(ret.value(), /*purity=*/false);
+             }
              return func;
            })
       .def("relaxvm.tirx.WithAttrs", [](tir::PrimFunc func, ir::DictAttrs attrs) {

@@ -126,6 +126,8 @@ ffi::Array<Expr> FillArguments(const OpDef& def, ffi::Array<Expr> args) {
       args.push_back(ir::BoolImm(value.cast<bool>()));
     } else if (value.type_index() == ffi::TypeIndex::kTVMFFIInt) {
       args.push_back(Expr(value.cast<int64_t>()));
+    } else if (auto text = value.as<ffi::String>()) {
+      args.push_back(ir::StringImm(*text));
     } else {
       args.push_back(ir::FloatImm(Float(64), value.cast<double>()));
     }

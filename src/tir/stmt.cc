@@ -185,6 +185,8 @@ PrimFunc::PrimFunc(ffi::Array<Var> params, Stmt body, ir::DictAttrs attrs, Span 
   auto node = ffi::make_object<PrimFuncObj>();
   node->params = std::move(params);
   node->ret_type = ir::VoidType();
+  // Called directly, a tensor program writes to its arguments.
+  node->ty = ir::FuncType::Opaque(node->ret_type, /*purity=*/false);
   node->body = std::move(body);
   node->attrs = std::move(attrs);
   node->span = std::move(span);

@@ -40,6 +40,15 @@ from .type import (
     Type,
 )
 
+
+def __getattr__(name: str) -> object:
+    if name in ("instrument", "transform"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module relaxvm.ir has no attribute {name}")
+
+
 __all__ = [
     "Array",
     "Attrs",

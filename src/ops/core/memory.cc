@@ -6,7 +6,8 @@
 namespace relaxvm::ops {
 namespace {
 
-const ArgDoc kScope = {"storage_scope", "Where the memory lies.", ArgKind::kString, true};
+const ArgDoc kScope = {"storage_scope", "Where the memory lies.", ArgKind::kString, true,
+                       ffi::String("global")};
 const ArgDoc kDtypeDoc = {"dtype", "The element type.", ArgKind::kDtype};
 const ArgDoc kShapeDoc = {"shape", "The shape.", ArgKind::kShape};
 const ArgDoc kDevice = {"runtime_device_index", "Index of the device; -1 is the host.",

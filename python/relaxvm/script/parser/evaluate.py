@@ -15,6 +15,7 @@ from ... import _compiler
 from ...error import DiagnosticError
 from ...ir.base import Span, plain
 from ...ir.expr import Call, Expr, GlobalVar, is_prim_expr
+from ...ir.type import FuncType, PrimType
 from ...relax.expr import ExternFunc
 from ...tirx import op as scalar
 from .source import Source
@@ -240,8 +241,15 @@ class Evaluator:
         if self.call_macro is not None and hasattr(func, "macro_node"):
             return self.call_macro(func, node, args, kwargs)
         if isinstance(func, (GlobalVar, ExternFunc)):
-            return self._placed(Call(func, args, **kwargs), node)
+            return self._placed(self._call(func, args, kwargs), node)
         return self._placed(func(*args, **kwargs), node)
+
+    @staticmethod
+    def _call(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
+        call = Call(func, args, **kwargs)
+        if isinstance(func.ty, FuncType) and isinstance(func.ty.ret, PrimType):
+            call._update_type(func.ty.ret)  # a scalar: it is used in scalar expressions at once
+        return call
 
     def _placed(self, value: Any, node: ast.AST) -> Any:
         if isinstance(value, Expr) and isinstance(value, tvm_ffi.Object) and value.span is None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...ir.base import plain
 from ...ir.devices import module_infos
 from ...ir.expr import BaseFunc, GlobalVar
 from ...ir.module import IRModule
+from ...ir.type import FuncType, TupleType, Type
 from ...relax.block_builder import BlockBuilder
 from .evaluate import Evaluator, Scope
 from .graph import GraphParser
@@ -115,6 +117,10 @@ class ModuleParser:
         if kind == "function" and isinstance(node, ast.FunctionDef):
             parser = GraphParser(self.source, self.outside)
             var._update_type(parser.signature(node, bool(options.get("pure", True))))
+        if kind == "prim_func" and isinstance(node, ast.FunctionDef):
+            value = None if node.returns is None else plain(self.evaluator.eval(node.returns))
+            ret = value if isinstance(value, Type) else TupleType([])
+            var._update_type(FuncType(None, ret, purity=False))
         names[name] = var
         self.outside[name] = var
         return kind, options
