@@ -51,8 +51,7 @@ struct ArgDoc {
   const char* doc;
   ArgKind kind = ArgKind::kTensor;
   bool optional = false;  // may be left out at the end of the call
-  // Of a kPrim or kString: what is passed when it is left out.  None: the call then has fewer
-  // arguments.
+  // Of a kPrim: what is passed when it is left out.  None: the call then has fewer arguments.
   ffi::Any default_value = nullptr;
 };
 
