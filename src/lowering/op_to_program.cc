@@ -41,7 +41,7 @@ class SizeMap {
     if (const auto* var = simple.as<ir::VarObj>()) return OfVar(ffi::GetRef<Var>(var));
     if (!abstract_) return Rewrite(simple);
     for (const auto& [from, to] : compound_) {
-      if (ir::StructuralEqual(from, simple)) return to;
+      if (ir::StructuralEqual(from, simple) || facts_.ProveEqual(from, simple)) return to;
     }
     // What other dimensions give is computed from them: the program then knows how they relate.
     Replacer replacer(*this);
@@ -264,7 +264,7 @@ class Converter {
     std::vector<tir::Tensor> outputs = record_.compute(in, call_->attrs);
     ffi::Array<Var> scalars = Unbound(outputs);
     ProgramCall result{tir::CreatePrimFunc(placeholders_, outputs, scalars), args_, {}};
-    AddChecks(recorder.Checks(op_), scalars, &result.program);
+    AddChecks(recorder.Checks(op_), outputs, scalars, &result.program);
     KeepUsedScalars(scalars, &result);
     if (!scalar_values_.empty()) result.program = ScalarInliner(scalar_values_).Run(result.program);
     return result;
@@ -366,15 +366,17 @@ class Converter {
 
   // Puts `checks`, which are about this converter's variables, before the program, which has its
   // own.
-  void AddChecks(const ffi::Array<tir::Stmt>& checks, const ffi::Array<Var>& scalars,
-                 tir::PrimFunc* program) const {
+  void AddChecks(const ffi::Array<tir::Stmt>& checks, const std::vector<tir::Tensor>& outputs,
+                 const ffi::Array<Var>& scalars, tir::PrimFunc* program) const {
     if (checks.empty()) return;
     const ffi::Array<Var>& params = (*program)->params;
     ffi::Map<Var, Expr> map;
-    for (size_t i = 0; i < placeholders_.size(); ++i) {
+    std::vector<tir::Tensor> tensors = placeholders_;
+    tensors.insert(tensors.end(), outputs.begin(), outputs.end());
+    for (size_t i = 0; i < tensors.size(); ++i) {
       tir::Buffer buffer(params[i]);
-      for (size_t d = 0; d < placeholders_[i]->shape.size(); ++d) {
-        if (auto var = placeholders_[i]->shape[d].as<Var>()) map.Set(*var, buffer.shape()[d]);
+      for (size_t d = 0; d < tensors[i]->shape.size(); ++d) {
+        if (auto var = tensors[i]->shape[d].as<Var>()) map.Set(*var, buffer.shape()[d]);
       }
     }
     for (size_t i = 0; i < scalars.size(); ++i) {

@@ -83,3 +83,23 @@ def test_size_that_no_argument_gives_is_passed_as_a_scalar() -> None:
 
     text = legal(Mod)
     assert "R.call_tir(" in text
+
+
+def test_check_of_undecided_sizes_uses_what_the_result_gives() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", "h // 2", 4), "float32"), s: R.Shape(["k", "h"])):
+            n = T.int64()
+            k = T.int64()
+            y = R.reshape(x, R.shape([n, k // 3, 4]))
+            return y
+
+    mod = transform.LegalizeOps()(Mod)
+    assert "assert" in mod.script()
+    import numpy as np
+
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    shape = relaxvm.runtime.Shape([9, 6])
+    np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x), shape).numpy(), x)
