@@ -59,11 +59,17 @@ Expr Mod(const Expr& a, const Expr& b) {
   return ir::Cast(a.dtype(), ir::Mod(Widen(a), Widen(b)));
 }
 
+// Has the remainder `r` towards zero another sign than the divisor?
+Expr SignsDiffer(const Expr& r, const Expr& b) {
+  Expr zero = Number(r.dtype(), 0);
+  return ir::And(ir::NotEqual(r, zero), ir::NotEqual(ir::Less(r, zero), ir::Less(b, zero)));
+}
+
 // fmod, moved to the sign of the divisor.
 Expr FloatFloorMod(const Expr& a, const Expr& b) {
   Expr zero = Number(a.dtype(), 0);
   Expr r = ir::Mod(a, b);
-  Expr moved = ir::And(ir::NotEqual(r, zero), ir::NotEqual(ir::Less(r, zero), ir::Less(b, zero)));
+  Expr moved = SignsDiffer(r, b);
   Expr exact = ir::Select(ir::Equal(r, zero), CallIntrin(Intrin::kCopySign, {zero, b}), r);
   return ir::Select(moved, r + b, exact);
 }
@@ -77,7 +83,9 @@ Expr FloorMod(const Expr& a, const Expr& b) {
 Expr FloatFloorDivide(const Expr& a, const Expr& b) {
   DLDataType t = a.dtype();
   Expr zero = Number(t, 0);
-  Expr q = ir::Div(a - FloatFloorMod(a, b), b);
+  Expr r = ir::Mod(a, b);
+  Expr towards_zero = ir::Div(a - r, b);
+  Expr q = ir::Select(SignsDiffer(r, b), towards_zero - Number(t, 1), towards_zero);
   Expr down = CallIntrin(Intrin::kFloor, {q});
   Expr nearest = ir::Select(ir::Greater(q - down, Number(t, 0.5)), down + Number(t, 1), down);
   Expr exact =

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results whose size depends on the data: nonzero and unique.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "support/dtype.h"
+#include "vm/builtins/builtins.h"
+
+namespace relaxvm::vm::builtins {
+namespace ffi = tvm::ffi;
+namespace {
+
+// A dense host tensor of elements of 1, 2, 4 or 8 bytes.
+struct Elements {
+  const char* data;
+  DLDataType dtype;
+  size_t width;  // bytes of an element
+  std::vector<int64_t> shape;
+  int64_t count;
+
+  uint64_t Bits(int64_t i) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, data + static_cast<size_t>(i) * width, width);
+    return bits;
+  }
+};
+
+Elements HostElements(const Args& args, int32_t i) {
+  const DLTensor& t = args.TensorView(i);
+  size_t bits = t.dtype.bits;
+  bool plain = t.dtype.lanes == 1 && (bits == 8 || bits == 16 || bits == 32 || bits == 64);
+  plain = plain && !(IsFloat(t.dtype) && bits == 8);
+  if (!plain || !runtime::IsHost(t.device) || !ffi::IsContiguous(t)) {
+    Fail(ErrorKind::kTypeError, "argument ", i,
+         " must be a contiguous tensor of numbers on the CPU, it is ", DescribeValue(args[i]));
+  }
+  std::vector<int64_t> shape(t.shape, t.shape + t.ndim);
+  int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  return {static_cast<const char*>(runtime::DataOf(t)), t.dtype, bits / 8, shape, count};
+}
+
+uint64_t SignBit(const Elements& x) { return uint64_t{1} << (x.dtype.bits - 1); }
+
+// A number that orders elements as they are: negative ones first, both zeros and all NaN equal, NaN
+// last.
+uint64_t OrderKey(const Elements& x, int64_t i) {
+  uint64_t bits = x.Bits(i);
+  uint64_t sign = SignBit(x);
+  if (IsInt(x.dtype)) return bits ^ sign;
+  if (!IsFloat(x.dtype)) return bits;
+  uint64_t mantissa_bits = x.dtype == Float(64)   ? 52
+                           : x.dtype == Float(32) ? 23
+                           : IsBFloat(x.dtype)    ? 7
+                                                  : 10;
+  uint64_t infinity = (sign - 1) & ~((uint64_t{1} << mantissa_bits) - 1);
+  uint64_t magnitude = bits & (sign - 1);
+  if (magnitude > infinity) return ~uint64_t{0};
+  if (magnitude == 0) return sign;
+  return (bits & sign) != 0 ? sign - magnitude : sign + magnitude;
+}
+
+ffi::Tensor Int64Vector(const std::vector<int64_t>& values) {
+  ffi::Tensor out = runtime::EmptyHostTensor({static_cast<int64_t>(values.size())}, Int(64));
+  std::copy(values.begin(), values.end(), static_cast<int64_t*>(out.data_ptr()));
+  return out;
+}
+
+// The tensor as `count` slices along an axis of `size` elements each; element e of slice s lies at
+// Offset(s, e).
+struct Slices {
+  int64_t count, size, inner;
+
+  int64_t Offset(int64_t s, int64_t e) const {
+    return (e / inner) * count * inner + s * inner + e % inner;
+  }
+};
+
+// Which slices are equal: for each group its slices, ascending.
+std::vector<std::vector<int64_t>> GroupEqual(const Elements& x, const Slices& slices) {
+  auto compare = [&](int64_t a, int64_t b) {
+    for (int64_t e = 0; e < slices.size; ++e) {
+      uint64_t ka = OrderKey(x, slices.Offset(a, e));
+      uint64_t kb = OrderKey(x, slices.Offset(b, e));
+      if (ka != kb) return ka < kb ? -1 : 1;
+    }
+    return 0;
+  };
+  std::vector<int64_t> order(static_cast<size_t>(slices.count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return compare(a, b) < 0; });
+  std::vector<std::vector<int64_t>> groups;
+  for (int64_t s : order) {
+    if (groups.empty() || compare(groups.back().front(), s) != 0) groups.emplace_back();
+    groups.back().push_back(s);
+  }
+  return groups;
+}
+
+}  // namespace
+
+// (x) -> int64[ndim, count]
+void Nonzero(Args args, ffi::Any* result) {
+  Elements x = HostElements(args, 0);
+  uint64_t mask = IsFloat(x.dtype) ? SignBit(x) - 1 : ~uint64_t{0};  // -0.0 is zero
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < x.count; ++i) {
+    if ((x.Bits(i) & mask) != 0) found.push_back(i);
+  }
+  auto ndim = static_cast<int64_t>(x.shape.size());
+  auto count = static_cast<int64_t>(found.size());
+  ffi::Tensor out = runtime::EmptyHostTensor({ndim, count}, Int(64));
+  auto* indices = static_cast<int64_t*>(out.data_ptr());
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t rest = found[static_cast<size_t>(n)];
+    for (int64_t d = ndim; d-- > 0;) {
+      int64_t extent = x.shape[static_cast<size_t>(d)];
+      indices[d * count + n] = rest % extent;
+      rest /= extent;
+    }
+  }
+  *result = std::move(out);
+}
+
+// (x, sorted, return_index, return_inverse, return_counts, axis?)
+void Unique(Args args, ffi::Any* result) {
+  Elements x = HostElements(args, 0);
+  bool by_axis = args.size > 5 && args[5].type_index != kTVMFFINone;
+  auto ndim = static_cast<int64_t>(x.shape.size());
+  int64_t axis = by_axis ? args.Int(5) : 0;
+  if (axis < 0) axis += ndim;
+  if (by_axis && (axis < 0 || axis >= ndim)) {
+    Fail(ErrorKind::kValueError, "unique: axis ", args.Int(5),
+         " is out of range for a tensor with ", ndim, " dimensions");
+  }
+  Slices slices{x.count, 1, 1};
+  std::vector<int64_t> shape = by_axis ? x.shape : std::vector<int64_t>{0};
+  if (by_axis) {
+    slices.count = x.shape[static_cast<size_t>(axis)];
+    slices.inner =
+        std::accumulate(x.shape.begin() + axis + 1, x.shape.end(), int64_t{1}, std::multiplies<>());
+    slices.size = slices.count == 0 ? 0 : x.count / slices.count;
+  }
+  std::vector<std::vector<int64_t>> groups = GroupEqual(x, slices);
+  if (args.Int(1) == 0) {  // in order of appearance
+    std::sort(groups.begin(), groups.end(),
+              [](const auto& a, const auto& b) { return a.front() < b.front(); });
+  }
+  shape[static_cast<size_t>(by_axis ? axis : 0)] = static_cast<int64_t>(groups.size());
+  ffi::Tensor values =
+      runtime::EmptyHostTensor(ffi::ShapeView(shape.data(), shape.size()), x.dtype);
+  Slices kept{static_cast<int64_t>(groups.size()), slices.size, slices.inner};
+  std::vector<int64_t> index, counts, inverse(static_cast<size_t>(slices.count));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (int64_t e = 0; e < slices.size; ++e) {
+      auto to = static_cast<size_t>(kept.Offset(static_cast<int64_t>(g), e));
+      auto from = static_cast<size_t>(slices.Offset(groups[g].front(), e));
+      std::memcpy(static_cast<char*>(values.data_ptr()) + to * x.width, x.data + from * x.width,
+                  x.width);
+    }
+    index.push_back(groups[g].front());
+    counts.push_back(static_cast<int64_t>(groups[g].size()));
+    for (int64_t s : groups[g]) inverse[static_cast<size_t>(s)] = static_cast<int64_t>(g);
+  }
+  ffi::Array<ffi::Any> results{values};
+  if (args.Int(2) != 0) results.push_back(Int64Vector(index));
+  if (args.Int(3) != 0) results.push_back(Int64Vector(inverse));
+  if (args.Int(4) != 0) results.push_back(Int64Vector(counts));
+  if (results.size() == 1) {
+    *result = std::move(values);
+  } else {
+    *result = std::move(results);
+  }
+}
+
+}  // namespace relaxvm::vm::builtins
