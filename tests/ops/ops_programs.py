@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import relaxvm
 from ops_cases import DTYPES, Case, Spec, record, resize_literal
+
+import relaxvm
 from relaxvm import _compiler, relax, tirx
 from relaxvm.relax.op.build import ROWS, call_operator
 

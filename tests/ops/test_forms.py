@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import relaxvm
 from ops_programs import infer_type
+
+import relaxvm
 from relaxvm import ir, relax, tirx
 from relaxvm.relax import op
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ops_programs import infer_type
+
 from relaxvm import relax, tirx
 from relaxvm.relax.op.build import ROWS, call_operator
 

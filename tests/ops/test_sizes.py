@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import relaxvm
 from relaxvm import relax, tirx
 from relaxvm.relax import op

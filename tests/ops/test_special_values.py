@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import relaxvm
 from relaxvm import relax
 from relaxvm.relax import op

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ops_cases import NUMPY, SHORT, Case, all_records, expected, make_tensors
 from ops_programs import attributes, build_call, infer_type
+
 from relaxvm import relax, tirx
 
 RECORDS = all_records()
