@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ConvertLayout: convolutions in the wanted layout, neighbours that follow, conversions only where somebody asks."""
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax, tirx
+
+LAST = {"relax.nn.conv2d": ["NHWC", "HWIO"]}
+
+
+def conv_chain(tail):
+    """x -> conv -> tail -> conv, channels first, with symbolic batch and image size."""
+    n, h, w = (tirx.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorType([n, 3, h, w], "float32"))
+    rng = np.random.default_rng(3)
+    first, second = (
+        relax.const(rng.random(s, dtype="float32")) for s in ((8, 3, 3, 3), (5, 8, 1, 1))
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, first, padding=1))
+            y = builder.emit(tail(y))
+            out = builder.emit_output(relax.op.nn.conv2d(y, second))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def conversions(mod):
+    """The lines that permute a value with the symbolic batch: no weights, no broadcast operands."""
+    return [s for s in mod.script().splitlines() if "R.permute_dims(" in s and "R.Tensor((n, " in s]
+
+
+TAILS = {
+    "nothing": lambda y: y,
+    "relu": relax.op.nn.relu,
+    "bias": lambda y: relax.op.add(y, relax.const(np.ones((8, 1, 1), "float32"))),
+    "scalar": lambda y: relax.op.multiply(y, relax.const(2.0, "float32")),
+    "pool": lambda y: relax.op.nn.max_pool2d(y, pool_size=3, padding=1),
+    "concat": lambda y: relax.op.strided_slice(relax.op.concat([y, y], axis=1), [1], [0], [8]),
+    "softmax": lambda y: relax.op.nn.softmax(y, axis=1),
+    "mean": lambda y: relax.op.multiply(y, relax.op.mean(y, axis=[2, 3], keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_result_is_the_same(tail):
+    mod = conv_chain(TAILS[tail])
+    x = np.random.default_rng(1).random((2, 3, 6, 7), dtype="float32")
+    results = []
+    for passes in ([], [relax.transform.ConvertLayout(LAST)]):
+        converted = mod
+        for p in passes:
+            converted = p(converted)
+        vm = relax.VirtualMachine(relaxvm.compile(converted, relax_pipeline="zero"), relaxvm.cpu())
+        results.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tail", ["nothing", "relu", "bias", "scalar", "pool", "softmax", "mean"])
+def test_only_the_ends_are_converted(tail):
+    converted = relax.transform.ConvertLayout(LAST)(conv_chain(TAILS[tail]))
+    assert len(conversions(converted)) == 2
+
+
+def test_operators_without_a_wanted_layout_stay():
+    mod = conv_chain(TAILS["relu"])
+    converted = relax.transform.ConvertLayout({"relax.nn.conv1d": ["NWC", "WIO"]})(mod)
+    relaxvm.ir.assert_structural_equal(converted, mod)
