@@ -152,6 +152,13 @@ class Converter {
     return it == versions_.end() ? e : Get(e, Identity(static_cast<size_t>(RankOf(e))));
   }
 
+  // `first`, and the other arguments as they were before.
+  ffi::Array<Expr> WithFirst(Expr first, const ffi::Array<Expr>& args) {
+    ffi::Array<Expr> result = {std::move(first)};
+    for (size_t i = 1; i < args.size(); ++i) result.push_back(Plain(args[i]));
+    return result;
+  }
+
   // Binds the result of a converted call to what `var` stood for.
   void Define(const Var& var, const Call& call, const Perm& perm) {
     changed_ = true;
@@ -251,8 +258,7 @@ class Converter {
     if (letters.size() != perm.size() || (!out.empty() && out != letters)) return false;
     attrs.Set(field, ffi::String(Permuted(letters, perm)));
     if (attrs.count("out_layout")) attrs.Set("out_layout", ffi::String(Permuted(letters, perm)));
-    ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return Plain(a); });
-    args.Set(0, Get(call->args[0], perm));
+    ffi::Array<Expr> args = WithFirst(Get(call->args[0], perm), call->args);
     Define(var, ops::MakeCall(name, args, attrs), perm);
     return true;
   }
@@ -337,8 +343,8 @@ class Converter {
       attrs.Set(field, MapAxes(attrs[field], perm));
     }
     ffi::Array<Expr> moved = data.Map([&](const Expr& d) { return Get(d, perm); });
-    ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return Plain(a); });
-    args.Set(0, tuple != nullptr ? Expr(ir::Tuple(moved)) : moved[0]);
+    Expr first = tuple != nullptr ? Expr(ir::Tuple(moved)) : moved[0];
+    ffi::Array<Expr> args = WithFirst(std::move(first), call->args);
     Define(var, ops::MakeCall(name, args, attrs), perm);
     return true;
   }
