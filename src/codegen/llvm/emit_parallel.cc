@@ -105,7 +105,7 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
   llvm::Type* i64 = b_.getInt64Ty();
   auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {ptr, ptr, i64, i64}, false);
   auto* task = llvm::Function::Create(type, llvm::Function::InternalLinkage,
-                                      "relaxvm.task" + std::to_string(num_tasks_++), module_);
+                                      name_ + ".task" + std::to_string(num_tasks_++), module_);
   task->copyAttributesFrom(f_->function);
   task->addFnAttr(llvm::Attribute::NoInline);
 
