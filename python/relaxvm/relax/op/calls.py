@@ -215,6 +215,18 @@ def call_op(name: str, args: Sequence[Any], **attrs: Any) -> Call:
     return call_operator(name, list(args), attrs)
 
 
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Call:
+    """Numbers from `start` up to, without, `end`; arange(n) counts from 0."""
+    if end is None:
+        start, end = 0, start
+    return call_operator("arange", [start, end, step], {"dtype": dtype})
+
+
+def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Call:
+    """Ones on the `k`-th diagonal of n rows and m (or n) columns."""
+    return call_operator("eye", [n, n if m is None else m, k], {"dtype": dtype})
+
+
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = None) -> Call:
     """data @ weight^T + bias, made of permute_dims, matmul and add."""
     product = call_operator(
@@ -225,6 +237,7 @@ def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = 
 
 # Operators of the table with a hand-written function.
 SPECIAL: dict[str, Callable[..., Call]] = {
+    "arange": arange,
     "assert_op": assert_op,
     "call_builtin_with_ctx": call_builtin_with_ctx,
     "call_dps_packed": call_dps_packed,
@@ -234,6 +247,7 @@ SPECIAL: dict[str, Callable[..., Call]] = {
     "call_tir": call_tir,
     "call_tir_inplace": call_tir_inplace,
     "call_tir_with_grad": call_tir_with_grad,
+    "eye": eye,
     "hint_on_device": hint_on_device,
     "invoke_closure": invoke_closure,
     "invoke_pure_closure": invoke_pure_closure,
