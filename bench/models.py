@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import onnxruntime
 import rapidocr_onnxruntime
+
 from relaxvm.inference import InferenceSession
 
 FOLDER = pathlib.Path(rapidocr_onnxruntime.__file__).parent / "models"

@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper, parser
-from relaxvm.cli.app import app
 from typer.testing import CliRunner
+
+from relaxvm.cli.app import app
 
 MODEL = "g (float[n, 3] x) => (float[n, 3] y) { a = Add(x, w) y = Relu(a) }"
 

@@ -10,8 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-import relaxvm
 from road_programs import PROGRAMS, Program, check, register_packed, to_vm
+
+import relaxvm
 
 # Environment of the compilation, then arguments of the machine.
 CONFIGS: dict[str, tuple[dict[str, str], dict[str, object]]] = {

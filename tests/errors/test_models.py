@@ -6,8 +6,9 @@ import signal
 
 import numpy as np
 import pytest
-import relaxvm
 from onnx import helper, parser
+
+import relaxvm
 from relaxvm.inference import InferenceSession
 
 MODEL = "g (float[n, 3] x, float[n] z) => (float[n, 3] y) { y = Mul(x, x) }"

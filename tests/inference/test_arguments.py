@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+
 from relaxvm._session.arguments import Checker
 from relaxvm._session.signature import ModelMetadata, NodeArg, Signature
 from relaxvm.inference_errors import InvalidArgument

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from relaxvm.compile_cache import CompileCache, default_folder, key_of
 
 

@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+
 import relaxvm.inference as inference
 from relaxvm.inference import InferenceSession
 

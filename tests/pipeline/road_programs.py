@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 import relaxvm
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 import relaxvm
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R

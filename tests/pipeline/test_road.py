@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import pytest
+from road_programs import PROGRAMS, Program, check, register_packed, to_vm
+
 import relaxvm
 from relaxvm.relax.pipeline import BuiltinPipeline
-from road_programs import PROGRAMS, Program, check, register_packed, to_vm
 
 STOPS = [f"{name}" for _, name in BuiltinPipeline("default").passes]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+
 import relaxvm
 from relaxvm import relax
 from relaxvm._compiler import func

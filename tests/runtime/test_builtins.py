@@ -3,8 +3,9 @@
 
 import numpy as np
 import pytest
-import relaxvm
 import tvm_ffi
+
+import relaxvm
 
 
 def builtin(name: str):

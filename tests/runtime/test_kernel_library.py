@@ -7,8 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-import relaxvm
 import tvm_ffi
+
+import relaxvm
 from relaxvm import relax
 from relaxvm._ffi import runtime_function
 

@@ -4,6 +4,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+
 import relaxvm
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"

@@ -10,8 +10,9 @@ import threading
 
 import numpy as np
 import pytest
-import relaxvm
 import tvm_ffi
+
+import relaxvm
 from relaxvm import relax
 
 

@@ -2,6 +2,7 @@
 """A wrong script gives one error: file, line and column, what is wrong, what to do."""
 
 import pytest
+
 from relaxvm.error import DiagnosticError
 from relaxvm.script import from_source
 from relaxvm.script import relax as R

@@ -2,6 +2,7 @@
 """Instruments and profiles see compiled kernels."""
 
 import numpy as np
+
 import relaxvm
 from relaxvm import relax
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I

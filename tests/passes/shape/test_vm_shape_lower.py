@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I

@@ -3,6 +3,7 @@
 
 import pytest
 from onnx import TensorProto, helper
+
 from relaxvm.relax.frontend.onnx import InvalidModel, UnsupportedModel, from_onnx
 
 

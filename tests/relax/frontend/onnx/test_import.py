@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+
 from relaxvm.relax.frontend.onnx import InvalidModel, UnsupportedModel, from_onnx, registry
 
 

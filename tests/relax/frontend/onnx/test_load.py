@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, external_data_helper, helper
+
 from relaxvm.relax.frontend.onnx import DamagedModel, InvalidModel, UnsupportedModel
 from relaxvm.relax.frontend.onnx.load import read_model
 

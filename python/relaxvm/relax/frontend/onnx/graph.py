@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from relaxvm import relax, tirx
 from relaxvm.relax import op
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from relaxvm import ir, relax
-from relaxvm.ir.base import span_scope
 
 import onnx
 from onnx import helper
+from relaxvm import ir, relax
+from relaxvm.ir.base import span_scope
 
 from . import ops, registry, symbolic
 from .dimensions import identifier

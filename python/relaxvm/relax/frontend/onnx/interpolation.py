@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
 from relaxvm.relax import op
 
 from .errors import InvalidModel, UnsupportedModel

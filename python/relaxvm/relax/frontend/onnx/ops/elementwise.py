@@ -6,10 +6,10 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from relaxvm.relax import op
-from relaxvm.relax.op import call_operator
 
 from onnx import helper
+from relaxvm.relax import op
+from relaxvm.relax.op import call_operator
 
 from ..errors import UnsupportedModel
 from ..graph import Graph

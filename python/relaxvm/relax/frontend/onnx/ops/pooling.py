@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from relaxvm.relax import op
 
 from ..errors import UnsupportedModel

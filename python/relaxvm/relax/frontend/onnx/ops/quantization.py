@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import numpy as np
-from relaxvm.relax import op
 
 from onnx import helper
+from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
 from ..graph import Graph

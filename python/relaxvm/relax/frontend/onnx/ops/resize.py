@@ -11,6 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
