@@ -120,3 +120,26 @@ def _memory(report: Report, planned: Any, parts: Parts) -> None:
     if parts.memory:
         report.code("memory plan", "\n".join(rows), "python")
     report.line(f"memory plan: {len(rows)} storages")
+    peaks = _peaks(planned)
+    report.set(memory_peaks=peaks)
+    report.table(
+        "memory, every symbolic size the same",
+        ["size", "reserved at the peak", "most bytes alive"],
+        [(p["size"], p["planned_peak"], p["most_alive"]) for p in peaks],
+    )
+
+
+def _peaks(planned: Any) -> list[dict[str, int]]:
+    """What the plan reserves for some sizes; nothing where sizes come out of the data."""
+    from .._compiler import func
+    from ..relax.analysis import tir_vars_in_type
+
+    names = {str(v.name) for p in planned["main"].params for v in tir_vars_in_type(p.ty)}
+    peaks: list[dict[str, int]] = []
+    for size in (1, 64, 640) if names else (0,):
+        try:
+            report = func("pipeline.ReportMemory")(planned, "main", dict.fromkeys(names, size))
+        except ValueError:
+            return []
+        peaks.append({"size": size, **{str(k): int(v) for k, v in report.items()}})
+    return peaks
