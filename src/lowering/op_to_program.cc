@@ -331,7 +331,11 @@ class Converter {
         item->ty = type->fields[i];
         field = item;
       }
-      fields.push_back(field->ty.as<TensorTypeObj>() ? Tensor(field, tensors) : field);
+      if (field->ty.as<TensorTypeObj>()) {
+        fields.push_back(Tensor(field, tensors));
+      } else {
+        fields.push_back(literal && ir::IsPrim(field) ? sizes_.Rewrite(field) : field);
+      }
     }
     ir::Tuple tuple(fields, arg->span);
     ffi::Array<Type> types;

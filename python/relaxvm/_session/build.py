@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import hashlib
 import logging
@@ -96,8 +97,11 @@ def _through_cache(
             return cached
         executable, signature = _compile(data, folder, place, target)
         info = {"signature": signature.to_json(), "external": _external_files(data, folder)}
-        cache.put(key, executable.export_library, info)
-        return executable, signature
+        if not cache.put(key, executable.export_library, info):
+            return executable, signature
+        # The file's weights are mapped; what the compiler used can be given back.
+        del executable
+        return _cached(cache, key, folder) or _compile(data, folder, place, target)
 
 
 def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Signature] | None:
@@ -181,9 +185,17 @@ def _settings() -> str:
     return "\n".join(f"{n}={os.environ[n]}" for n in names)
 
 
+def give_memory_back() -> None:
+    """Returns what a compilation has freed to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def _load(executable: Any, signature: Signature, num_threads: int) -> Compiled:
     from ..runtime import VirtualMachine, cpu
 
+    give_memory_back()
     vm = VirtualMachine(executable, cpu())
     threads = apply_threads(vm, num_threads)
     return Compiled(signature, vm, vm["main"], threads, constant_ranges(executable))

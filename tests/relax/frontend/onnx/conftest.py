@@ -34,17 +34,12 @@ def import_text():
 
 
 @pytest.fixture
-def run_model():
-    """Runs a model on the VM."""
-    import relaxvm
-    from relaxvm import relax
-    from relaxvm.relax.frontend.onnx import from_onnx
+def run_model_once():
+    """Compiles a model once; gives a function from inputs by name to outputs."""
+    from relaxvm.inference import InferenceSession
 
-    def run(model, *inputs):
-        executable = relaxvm.compile(from_onnx(model))
-        vm = relax.VirtualMachine(executable, relaxvm.cpu())
-        result = vm["main"](*(relaxvm.runtime.tensor(a) for a in inputs))
-        many = not hasattr(result, "numpy")
-        return [r.numpy() for r in result] if many else [result.numpy()]
+    def build(model):
+        session = InferenceSession(model.SerializeToString(), cache_dir="")
+        return lambda feed: session.run(None, feed)
 
-    return run
+    return build

@@ -182,8 +182,21 @@ class Graph:
 
     def as_dims(self, value: Value, name: str) -> list:
         if isinstance(value, Known):
-            return [self.scalars.simplify(v) for v in value.array.reshape(-1).astype(object)]
+            return self._elements(value)
         return self.run_time_dims(self.as_expr(value, name), name)
+
+    def as_offsets(self, value: Value, name: str) -> list:
+        """Of what is computed from data: a difference of two dimensions, so that no sign is assumed."""
+        if isinstance(value, Known):
+            return self._elements(value)
+        expr = self.as_expr(value, name)
+        zero = self.scalar(0, expr)
+        above = self.run_time_dims(self.emit(op.maximum(expr, zero)), name)
+        below = self.run_time_dims(self.emit(op.maximum(op.negative(expr), zero)), name)
+        return [self.scalars.sub(a, b) for a, b in zip(above, below, strict=True)]
+
+    def _elements(self, value: Known) -> list:
+        return [self.scalars.simplify(v) for v in value.array.reshape(-1).astype(object)]
 
     def run_time_dims(self, expr: Any, name: str) -> list:
         """Dimensions that the model computes from data: read from the tensor while running."""

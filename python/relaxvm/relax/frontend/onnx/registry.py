@@ -9,7 +9,8 @@ one optional, `*xs` takes the rest), keyword-only ones its attributes.  Annotati
 input arrives as:
 
     Expr    a tensor of the graph language
-    Dims    integers known at import, each an int or an expression over symbolic dimensions
+    Dims    integers that are not negative, each an int or an expression over symbolic dimensions
+    Offsets the same, but they may be negative
     Ints    integers that are constants
     Array   a constant, as a NumPy array
     Value   whatever it is (see values.py)
@@ -35,6 +36,7 @@ from .values import Value
 
 Expr = typing.NewType("Expr", object)
 Dims = typing.NewType("Dims", list)
+Offsets = typing.NewType("Offsets", list)
 Ints = typing.NewType("Ints", list)
 Array = typing.NewType("Array", object)
 Subgraph = typing.NewType("Subgraph", object)
@@ -43,6 +45,7 @@ Subgraph = typing.NewType("Subgraph", object)
 _INPUT_KINDS: dict[Any, str] = {
     Expr: "as_expr",
     Dims: "as_dims",
+    Offsets: "as_offsets",
     Ints: "as_ints",
     Array: "as_array",
     Value: "as_value",

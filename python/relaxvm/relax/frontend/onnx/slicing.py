@@ -52,7 +52,7 @@ def _from_front(s: Scalars, index: Any, size: Any) -> Any:
 
 
 def _clamp(s: Scalars, value: Any, low: Any, high: Any) -> Any:
-    if not is_symbolic(value) and value >= 1 << 31:
+    if not is_symbolic(value) and value >= (1 << 31) - 1:
         return high  # "to the end": ONNX has no other way to say it
     return s.minimum(s.maximum(value, low), high)
 

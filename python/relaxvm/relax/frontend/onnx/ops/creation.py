@@ -63,7 +63,8 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: in
     if not dtype.startswith(("int", "uint")):
         return _real_range(g, *(g.as_expr(v, "limits") for v in (start, limit, delta)))
     first, last, step = (
-        g.as_dims(v, name)[0] for v, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        g.as_offsets(v, name)[0]
+        for v, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
     if not isinstance(step, int) or step == 0:
         raise UnsupportedModel("delta must be a constant that is not 0")

@@ -8,7 +8,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant
-from ..registry import Array, Dims, Expr, Ints, onnx_op
+from ..registry import Array, Dims, Expr, Ints, Offsets, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, resolve, take_ranges
 from ..values import Known, Value
@@ -45,8 +45,23 @@ def _all_kept(g, x):
 
 
 @onnx_op("Reshape", since=5)
-def reshape(g: Graph, x: Expr, shape: Dims, *, allowzero: int = 0) -> Expr:
-    return op.reshape(x, reshaped_dims(g, g.shape(x), shape, bool(allowzero)))
+def reshape(g: Graph, x: Expr, shape: Value, *, allowzero: int = 0) -> Expr:
+    if isinstance(shape, Known):
+        wanted = reshaped_dims(g, g.shape(x), g.as_dims(shape, "shape"), bool(allowzero))
+    else:
+        wanted = _run_time_shape(g, g.shape(x), g.as_offsets(shape, "shape"), bool(allowzero))
+    return op.reshape(x, wanted)
+
+
+def _run_time_shape(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
+    """0 and -1 resolved while running."""
+    s = g.scalars
+    if not allowzero:
+        kept = [*have, *[0] * len(wanted)]
+        wanted = [s.select(s.equal(d, 0), keep, d) for d, keep in zip(wanted, kept)]
+    known = g.product([s.select(s.equal(d, -1), 1, d) for d in wanted])
+    rest = s.floordiv(g.product(have), s.maximum(known, 1))
+    return [s.maximum(s.select(s.equal(d, -1), rest, d), 0) for d in wanted]
 
 
 def reshaped_dims(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
@@ -165,7 +180,12 @@ def slice_1(
 
 @onnx_op("Slice", since=10)
 def slice_10(
-    g: Graph, x: Expr, starts: Dims, ends: Dims, axes: Ints | None = None, steps: Ints | None = None
+    g: Graph,
+    x: Expr,
+    starts: Offsets,
+    ends: Offsets,
+    axes: Ints | None = None,
+    steps: Ints | None = None,
 ) -> Expr:
     return _slice(g, x, starts, ends, axes, steps)
 
@@ -259,7 +279,7 @@ def pad_2(
 def pad_11(
     g: Graph,
     x: Expr,
-    pads: Dims,
+    pads: Offsets,
     value: Value | None = None,
     axes: Ints | None = None,
     *,
@@ -299,14 +319,14 @@ def _pad(g, x, pads, value, mode, axes):
 
 def _cut(g, x, before, after):
     """Negative padding removes elements."""
-    s, ranges = g.scalars, {}
+    s, ranges, padding = g.scalars, {}, []
     for axis, size in enumerate(g.shape(x)):
-        low = -before[axis] if not is_symbolic(before[axis]) and before[axis] < 0 else 0
-        high = -after[axis] if not is_symbolic(after[axis]) and after[axis] < 0 else 0
-        if low or high:
+        low, high = (s.maximum(s.sub(0, side[axis]), 0) for side in (before, after))
+        if is_symbolic(low) or is_symbolic(high) or low or high:
             ranges[axis] = Range(low, s.maximum(s.sub(size, high), low), 1)
-    clipped = [[p if is_symbolic(p) else max(p, 0) for p in side] for side in (before, after)]
-    return (g.emit(take_ranges(g, x, ranges)) if ranges else x), *clipped
+        padding.append([s.maximum(side[axis], 0) for side in (before, after)])
+    x = g.emit(take_ranges(g, x, ranges)) if ranges else x
+    return x, [p[0] for p in padding], [p[1] for p in padding]
 
 
 @onnx_op("DepthToSpace", since=1)

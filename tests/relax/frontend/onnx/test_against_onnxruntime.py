@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators with symbolic sizes, compiled once and run at several shapes, beside ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.peer
+
+IMAGES = [{"x": (1, 4, 8, 9)}, {"x": (2, 4, 7, 16)}, {"x": (3, 4, 5, 5)}]
+ROWS = [{"x": (1, 6)}, {"x": (5, 6)}, {"x": (17, 6)}]
+VECTORS = [{"x": (4,)}, {"x": (1,)}, {"x": (33,)}]
+IMAGE = "g (float[n, 4, h, w] x) => (float[a, b, c, d] y) "
+ROW = "g (float[n, 6] x) => (float[a, b] y) "
+VECTOR = "g (float[n] x) => (float[a] y) "
+KERNELS = {
+    "weight": np.random.default_rng(1).standard_normal((6, 4, 3, 3), dtype="f4"),
+    "deep": np.random.default_rng(2).standard_normal((4, 1, 3, 3), dtype="f4"),
+    "wide": np.random.default_rng(3).standard_normal((4, 3, 2, 2), dtype="f4"),
+    "bias": np.random.default_rng(4).standard_normal(6, dtype="f4"),
+    "matrix": np.random.default_rng(5).standard_normal((6, 5), dtype="f4"),
+}
+
+CASES = {
+    # name: (graph, shapes, opset)
+    "conv": (IMAGE + "{ y = Conv<pads=[1,1,1,1]>(x, weight, bias) }", IMAGES, 17),
+    "conv strides dilations": (
+        IMAGE + "{ y = Conv<strides=[2,1], dilations=[1,2], pads=[0,2,1,2]>(x, weight) }", IMAGES, 17),
+    "conv same upper": (
+        IMAGE + "{ y = Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, weight) }", IMAGES, 17),
+    "conv same lower": (
+        IMAGE + "{ y = Conv<auto_pad=\"SAME_LOWER\", strides=[2,3]>(x, weight) }", IMAGES, 17),
+    "conv valid": (IMAGE + "{ y = Conv<auto_pad=\"VALID\">(x, weight) }", IMAGES, 17),
+    "depthwise": (IMAGE + "{ y = Conv<group=4, pads=[1,1,1,1], strides=[2,2]>(x, deep) }", IMAGES, 17),
+    "conv transpose": (IMAGE + "{ y = ConvTranspose<strides=[2,2]>(x, wide) }", IMAGES, 17),
+    "conv transpose same": (
+        IMAGE + "{ y = ConvTranspose<strides=[2,2], auto_pad=\"SAME_UPPER\">(x, wide) }", IMAGES, 17),
+    "max pool": (IMAGE + "{ y = MaxPool<kernel_shape=[3,2], strides=[2,2], pads=[1,0,1,1]>(x) }", IMAGES, 17),
+    "max pool ceil": (
+        IMAGE + "{ y = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(x) }", IMAGES, 17),
+    "average pool": (
+        IMAGE + "{ y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x) }", IMAGES, 17),
+    "average pool counted": (
+        IMAGE + "{ y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1>(x) }",
+        IMAGES, 17),
+    "average pool ceil": (
+        IMAGE + "{ y = AveragePool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(x) }", IMAGES, 17),
+    "global average": (IMAGE + "{ y = GlobalAveragePool(x) }", IMAGES, 17),
+    "resize nearest": (
+        IMAGE + "{ s = Constant<value = float[4] {1.0, 1.0, 2.0, 3.0}>() y = Resize<mode=\"nearest\", "
+        "coordinate_transformation_mode=\"asymmetric\", nearest_mode=\"floor\">(x, , s) }", IMAGES, 17),
+    "resize linear half": (
+        IMAGE + "{ s = Constant<value = float[4] {1.0, 1.0, 0.5, 1.5}>() "
+        "y = Resize<mode=\"linear\">(x, , s) }", IMAGES, 17),
+    "resize linear sizes": (
+        IMAGE + "{ s = Constant<value = int64[4] {1, 4, 11, 6}>() i = Constant<value_int = 0>() "
+        "h = Shape<start=0, end=1>(x) r = Constant<value = int64[3] {4, 11, 6}>() "
+        "z = Concat<axis=0>(h, r) y = Resize<mode=\"linear\">(x, , , z) }", IMAGES, 17),
+    "pad": (
+        IMAGE + "{ p = Constant<value = int64[8] {0, 0, 1, 2, 0, 1, 0, 3}>() y = Pad(x, p) }", IMAGES, 17),
+    "pad reflect": (
+        IMAGE + "{ p = Constant<value = int64[8] {0, 0, 1, 2, 0, 0, 2, 1}>() "
+        "y = Pad<mode=\"reflect\">(x, p) }", IMAGES, 17),
+    "slice": (
+        IMAGE + "{ s = Constant<value = int64[2] {-3, 1}>() e = Constant<value = int64[2] {9999999, -1}>() "
+        "a = Constant<value = int64[2] {2, 3}>() y = Slice(x, s, e, a) }", IMAGES, 17),
+    "slice backwards": (
+        IMAGE + "{ s = Constant<value = int64[1] {-1}>() e = Constant<value = int64[1] {-9999999}>() "
+        "a = Constant<value = int64[1] {3}>() t = Constant<value = int64[1] {-2}>() "
+        "y = Slice(x, s, e, a, t) }", IMAGES, 17),
+    "flatten": ("g (float[n, 4, h, w] x) => (float[a, b] y) { y = Flatten<axis=2>(x) }", IMAGES, 17),
+    "reshape rest": (
+        "g (float[n, 4, h, w] x) => (float[a, b, c] y) { s = Constant<value = int64[3] {0, 2, -1}>() "
+        "y = Reshape(x, s) }", IMAGES, 17),
+    "transpose": (IMAGE + "{ y = Transpose<perm=[0, 2, 3, 1]>(x) }", IMAGES, 17),
+    "concat": (IMAGE + "{ a = Neg(x) y = Concat<axis=2>(x, a, x) }", IMAGES, 17),
+    "depth to space": (IMAGE + "{ y = DepthToSpace<blocksize=2>(x) }", IMAGES, 17),
+    "batch norm": (
+        IMAGE + "{ s = Constant<value_floats=[1.0,2.0,3.0,4.0]>() y = BatchNormalization(x, s, s, s, s) }",
+        IMAGES, 17),
+    "instance norm": (
+        IMAGE + "{ s = Constant<value_floats=[1.0,2.0,3.0,4.0]>() y = InstanceNormalization(x, s, s) }",
+        IMAGES, 17),
+    "layer norm": (ROW + "{ y = LayerNormalization(x, bias, bias) }", ROWS, 17),
+    "matmul": (ROW + "{ y = MatMul(x, matrix) }", ROWS, 17),
+    "gemm": (ROW + "{ y = Gemm<alpha=0.5>(x, matrix) }", ROWS, 17),
+    "gemm transposed": (ROW + "{ y = Gemm<transA=1, transB=1>(x, x) }", [{"x": (6, 6)}], 17),
+    "softmax": (ROW + "{ y = Softmax(x) }", ROWS, 17),
+    "softmax old": (
+        "g (float[n, 4, h, w] x) => (float[a, b, c, d] y) { y = Softmax<axis=1>(x) }", IMAGES, 11),
+    "log softmax": (ROW + "{ y = LogSoftmax<axis=0>(x) }", ROWS, 17),
+    "reduce": (ROW + "{ y = ReduceMean<axes=[0]>(x) }", ROWS, 17),
+    "reduce log sum exp": (ROW + "{ y = ReduceLogSumExp<axes=[1], keepdims=1>(x) }", ROWS, 17),
+    "hard swish": (ROW + "{ y = HardSwish(x) }", ROWS, 17),
+    "clip": (ROW + "{ l = Constant<value_float=-0.5>() y = Clip(x, l) }", ROWS, 17),
+    "where": (ROW + "{ z = Constant<value_float=0.0>() c = Less(x, z) y = Where(c, z, x) }", ROWS, 17),
+    "gather": (ROW + "{ i = Constant<value_ints=[0, -1, 2]>() y = Gather<axis=1>(x, i) }", ROWS, 17),
+    "gather from the end": (ROW + "{ i = Constant<value_ints=[-1, 0]>() y = Gather(x, i) }", ROWS, 17),
+    "split": (ROW + "{ p, q = Split<axis=1>(x) y = Sub(p, q) }", ROWS, 17),
+    "top k": (ROW + "{ k = Constant<value_ints=[3]>() y, i = TopK(x, k) }", ROWS, 17),
+    "cumsum": (VECTOR + "{ a = Constant<value_int=0>() y = CumSum<reverse=1>(x, a) }", VECTORS, 17),
+    "arg max": (ROW + "{ i = ArgMax<axis=1>(x) y = Cast<to=1>(i) }", ROWS, 17),
+    "expand by its own shape": (
+        "g (float[n] x) => (float[a, b] y) { s = Shape(x) k = Constant<value_ints=[3]>() "
+        "t = Concat<axis=0>(k, s) y = Expand(x, t) }", VECTORS, 17),
+    "range": (
+        VECTOR + "{ s = Size(x) z = Constant<value_int=0>() d = Constant<value_int=2>() "
+        "r = Range(z, s, d) y = Cast<to=1>(r) }", VECTORS, 17),
+    "nonzero": (
+        "g (float[n] x) => (int64[a, b] y) { r = Relu(x) y = NonZero(r) }", VECTORS, 17),
+    "tile": (VECTOR + "{ s = Shape(x) y = Tile(x, s) }", VECTORS, 17),
+    "einsum": (ROW + "{ y = Einsum<equation=\"ij,jk->ik\">(x, matrix) }", ROWS, 17),
+    "pow": (ROW + "{ a = Abs(x) e = Constant<value_float=1.7>() y = Pow(a, e) }", ROWS, 17),
+    "mod": (
+        ROW + "{ k = Constant<value_float=0.3>() y = Mod<fmod=1>(x, k) }", ROWS, 17),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees(name, make_model, run_model_once):
+    import onnxruntime
+
+    text, shapes, opset = CASES[name]
+    used = {k: v for k, v in KERNELS.items() if f" {k}" in text}
+    model = make_model(text, opset, used)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    ours = run_model_once(model)
+    rng = np.random.default_rng(7)
+    for shape in shapes:
+        feed = {k: rng.standard_normal(s, dtype="f4") for k, s in shape.items()}
+        for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
+            assert have.shape == want.shape, shape
+            np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
