@@ -170,7 +170,8 @@ std::string Printer::Value(const Expr& e) {
     case Node::kRamp:
     case Node::kBroadcast:
     case Node::kShuffle:
-    case Node::kIntrin: return in_program_ ? Scalar(e) : ScalarValue(e);
+    case Node::kIntrin:
+      return in_program_ || fragment_ ? Scalar(e) : "R.prim_value(" + Scalar(e) + ")";
     case Node::kIf: {
       // Outside of a binding only unfinished programs have one.
       const auto* i = e.as<ir::IfObj>();
