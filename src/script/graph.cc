@@ -190,18 +190,6 @@ std::string Printer::Value(const Expr& e) {
   return "I.unprintable(" + Quoted(e->GetTypeKey()) + ")";
 }
 
-// A number would become a tensor where an operator expects one: it carries its dtype.
-std::string Printer::ScalarValue(const Expr& e) {
-  if (const auto* imm = e.as<ir::IntImmObj>(); imm != nullptr && !IsBool(e.dtype())) {
-    return "T." + DTypeName(e.dtype()) + "(" + std::to_string(imm->value) + ")";
-  }
-  if (const auto* imm = e.as<ir::FloatImmObj>()) {
-    const std::string text = FloatText(imm->value);
-    return "T." + DTypeName(e.dtype()) + "(" + text + ")";
-  }
-  return Scalar(e);
-}
-
 // ---- calls
 
 std::string Printer::AttrArguments(const ir::CallObj* call) {

@@ -82,7 +82,6 @@ class Printer {
   std::string Dims(const ffi::Array<Expr>& dims, const char* open, const char* close);
   std::string DeviceText(const ir::VDevice& device);
   std::string Value(const Expr& e);
-  std::string ScalarValue(const Expr& e);
   std::string Values(const ffi::Array<Expr>& list);  // "a, b"
   std::string TupleText(const ffi::Array<Expr>& fields);
   std::string CallText(const ir::CallObj* call);
