@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+
 import relaxvm
 from relaxvm import relax, tirx
 
