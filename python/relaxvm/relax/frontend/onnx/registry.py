@@ -195,3 +195,25 @@ def decode_attribute(g: Any, proto: Any, kind: Any) -> Any:
     if have != want:
         raise InvalidModel(f"attribute '{proto.name}' must be of type {want}, not {have}")
     return read(g, proto)
+
+
+def support_table() -> str:
+    """The operators that are imported, as a page in Markdown."""
+    rows: dict[tuple[str, str], list[Rule]] = {}
+    for rule in all_rules():
+        rows.setdefault((rule.domain, rule.name), []).append(rule)
+    lines = [
+        "# ONNX operators",
+        "",
+        "Operators that `from_onnx` imports, and the opsets from which each form is taken. Operators that ONNX",
+        "defines by others are expanded when they are not listed. Attributes outside of the list are refused.",
+        "",
+        "| operator | since opset | attributes |",
+        "| --- | --- | --- |",
+    ]
+    for (domain, name), rules in sorted(rows.items()):
+        title = f"{domain}::{name}" if domain else name
+        since = ", ".join(str(r.since) for r in rules)
+        attributes = sorted({a for r in rules for a in r.attributes})
+        lines.append(f"| {title} | {since} | {', '.join(attributes)} |")
+    return "\n".join(lines) + "\n"
