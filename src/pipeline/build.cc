@@ -11,6 +11,7 @@
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
 #include "runtime/platform/library.h"
+#include "runtime/platform/memory.h"
 #include "script/print.h"
 #include "tir/stmt.h"
 #include "vm/executable_module.h"
@@ -102,6 +103,8 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
     vm::KernelTableRef table = TableOf(kernels);
     return vm::LinkExecutable(std::move(data), table, {KernelObjects::Make(std::move(kernels))});
   });
+  // A process that compiled keeps running the model: what only the compiler needed goes back.
+  runtime::ReleaseAfterWork(reinterpret_cast<const void*>(&MakePipeline));
   return result;
 }
 

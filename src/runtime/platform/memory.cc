@@ -3,6 +3,8 @@
 // system grants them.
 #include "runtime/platform/memory.h"
 
+#include <link.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -54,6 +56,40 @@ void* ReservePages(size_t num_bytes) {
 
 void ReleasePages(void* data, size_t num_bytes) {
   if (data != nullptr) munmap(data, num_bytes);
+}
+
+namespace {
+
+// Drops the pages of every executable segment of the library that holds `code`: they are private
+// and never written.
+int DropCodePages(dl_phdr_info* info, size_t, void* code) {
+  const uintptr_t target = reinterpret_cast<uintptr_t>(code);
+  bool found = false;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
+    const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    found =
+        found || (segment.p_type == PT_LOAD && target >= begin && target < begin + segment.p_memsz);
+  }
+  if (!found) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X) || (segment.p_flags & PF_W))
+      continue;
+    const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    const uintptr_t first = RoundUp(begin, 4096), last = (begin + segment.p_filesz) / 4096 * 4096;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
+  return 1;
+}
+
+}  // namespace
+
+void ReleaseAfterWork(const void* code) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  dl_iterate_phdr(DropCodePages, const_cast<void*>(code));
 }
 
 }  // namespace relaxvm::runtime

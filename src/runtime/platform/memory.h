@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "support/api.h"
+
 namespace relaxvm::runtime {
 
 // Aligned to `alignment`, a power of two up to 2 MiB.  Null when the system has no more.
@@ -13,5 +15,9 @@ void AlignedFree(void* data, size_t num_bytes);
 // Address space whose pages are backed when first touched.  Null when the system refuses.
 void* ReservePages(size_t num_bytes);
 void ReleasePages(void* data, size_t num_bytes);
+
+// Gives back what a finished piece of work left behind: free heap memory, and the pages of code of
+// the library that `code` points into (they are read again from its file when they run again).
+RELAXVM_API void ReleaseAfterWork(const void* code);
 
 }  // namespace relaxvm::runtime
