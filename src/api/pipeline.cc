@@ -10,6 +10,7 @@
 #include "pipeline/build.h"
 #include "pipeline/memory_report.h"
 #include "pipeline/stage_spec.h"
+#include "runtime/platform/memory.h"
 
 namespace relaxvm::api {
 
@@ -120,6 +121,8 @@ void RegisterPipeline() {
            [](ffi::Module executable, ffi::String path) {
              pipeline::ExportLibrary(executable, path);
            })
+      .def("relaxvm.pipeline.ReleaseAfterWork",
+           [] { runtime::ReleaseAfterWork(reinterpret_cast<const void*>(&Build)); })
       .def("relaxvm.pipeline.Run", Run)
       .def("relaxvm.pipeline.Steps", Steps)
       .def("relaxvm.pipeline.FindViolation", FindViolation)

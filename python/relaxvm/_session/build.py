@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
+import gc
 import hashlib
 import logging
 import os
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .. import _ffi
 from ..compile_cache import CompileCache, default_folder, key_of
 from ..inference_errors import (
     Fail,
@@ -52,7 +53,18 @@ def compile_model(source: Any, target: Any, cache_dir: Any, num_threads: int) ->
             executable, signature = _compile(data, folder, place, target)
         else:
             executable, signature = _through_cache(cache, data, folder, place, target)
-        return _load(executable, signature, num_threads)
+        loaded = _load(executable, signature, num_threads)
+    _release_compiler()
+    return loaded
+
+
+def _release_compiler() -> None:
+    """Gives back the memory that a compilation in this process left behind; nothing without one."""
+    if _ffi.compiler_is_loaded():
+        from .. import _compiler
+
+        gc.collect()
+        _compiler.func("pipeline.ReleaseAfterWork")()
 
 
 def _read(source: Any) -> tuple[bytes, str | None, str]:
@@ -185,17 +197,9 @@ def _settings() -> str:
     return "\n".join(f"{n}={os.environ[n]}" for n in names)
 
 
-def give_memory_back() -> None:
-    """Returns what a compilation has freed to the system, where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
 def _load(executable: Any, signature: Signature, num_threads: int) -> Compiled:
     from ..runtime import VirtualMachine, cpu
 
-    give_memory_back()
     vm = VirtualMachine(executable, cpu())
     threads = apply_threads(vm, num_threads)
     return Compiled(signature, vm, vm["main"], threads, constant_ranges(executable))
