@@ -24,13 +24,13 @@ bool IsPureCall(const ir::CallObj* call) {
   return func != nullptr && func->purity;
 }
 
-Expr FindIn(const ir::SeqExpr& seq) {
+Expr FindIn(const ir::SeqExpr& seq, const Expr& own_name) {
   for (const ir::BindingBlock& block : seq->blocks) {
     for (const ir::Binding& binding : block->bindings) {
-      if (Expr found = FindImpureCall(binding->value); found.defined()) return found;
+      if (Expr found = FindImpureCall(binding->value, own_name); found.defined()) return found;
     }
   }
-  return FindImpureCall(seq->body);
+  return FindImpureCall(seq->body, own_name);
 }
 
 }  // namespace
@@ -63,14 +63,17 @@ bool CallsOp(const Expr& value, const char* name) {
   return call != nullptr && OpName(call) == name;
 }
 
-Expr FindImpureCall(const Expr& e) {
+Expr FindImpureCall(const Expr& e, const Expr& own_name) {
   if (!e.defined()) return Expr();
-  if (auto* call = e.as<ir::CallObj>()) return IsPureCall(call) ? Expr() : e;
-  if (auto* branch = e.as<ir::IfObj>()) {
-    Expr found = FindIn(branch->true_branch);
-    return found.defined() ? found : FindIn(branch->false_branch);
+  if (auto* call = e.as<ir::CallObj>()) {
+    bool own = own_name.defined() && call->op.same_as(own_name);
+    return own || IsPureCall(call) ? Expr() : e;
   }
-  if (auto seq = e.as<ir::SeqExpr>()) return FindIn(*seq);
+  if (auto* branch = e.as<ir::IfObj>()) {
+    Expr found = FindIn(branch->true_branch, own_name);
+    return found.defined() ? found : FindIn(branch->false_branch, own_name);
+  }
+  if (auto seq = e.as<ir::SeqExpr>()) return FindIn(*seq, own_name);
   return Expr();
 }
 

@@ -32,6 +32,7 @@ bool OverwritesArguments(const ir::Expr& value);
 // Does every evaluation give a new object, or change an argument?  Then two of them are not one.
 bool GivesNewObject(const ir::Expr& value);
 // The first value with an effect in a function's body or an expression; null when there is none.
-ir::Expr FindImpureCall(const ir::Expr& e);
+// Calls of `own_name`, the variable of a recursive function, do not count.
+ir::Expr FindImpureCall(const ir::Expr& e, const ir::Expr& own_name = ir::Expr());
 
 }  // namespace relaxvm::analysis

@@ -25,6 +25,7 @@ extern "C" RELAXVM_API int relaxvm_init() {
     RegisterPasses();
     RegisterPipeline();
     RegisterAnalysis();
+    RegisterProgramAnalysis();
   });
   TVM_FFI_SAFE_CALL_END();
 }

@@ -12,11 +12,12 @@ void RegisterScalars();         // scalar expressions, their makers
 void RegisterModules();         // bindings, blocks, functions, modules
 void RegisterTensorPrograms();  // statements and buffers of the loop language
 void RegisterTensorExpressions();
-void RegisterBuilder();    // BlockBuilder
-void RegisterOperators();  // the table of operators, MakeCall
-void RegisterScript();     // printing, and what the parser needs
-void RegisterPipeline();   // compilation
-void RegisterPasses();     // the table of passes
-void RegisterAnalysis();   // questions about types and programs
+void RegisterBuilder();          // BlockBuilder
+void RegisterOperators();        // the table of operators, MakeCall
+void RegisterScript();           // printing, and what the parser needs
+void RegisterPipeline();         // compilation
+void RegisterPasses();           // the table of passes
+void RegisterAnalysis();         // questions about types and variables
+void RegisterProgramAnalysis();  // questions about whole functions, modules and tensor programs
 
 }  // namespace relaxvm::api

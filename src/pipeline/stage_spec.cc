@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <sstream>
+#include <string_view>
 #include <unordered_set>
 
 #include "analysis/core_ops.h"
+#include "analysis/well_formed.h"
 #include "ir/op.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
@@ -54,84 +56,14 @@ class FunctionVisitor : public ir::Visitor {
   std::string name_;
 };
 
-bool IsLeaf(const Expr& e) {
-  if (const auto* tuple = e.as<ir::TupleObj>()) {
-    for (const Expr& field : tuple->fields) {
-      if (!IsLeaf(field)) return false;
-    }
-    return true;
+// graph: the rules of the language itself.  Types may keep sizes that lowering has taken away, and
+// what a call names is asked from stage `lowered` on.
+void WellFormed(const ir::IRModule& mod, const Report& report) {
+  for (const analysis::Finding& found : analysis::CheckWellFormed(mod)) {
+    std::string_view rule = found.rule;
+    if (rule == "sizes-are-defined" || rule == "called-function-exists") continue;
+    report(found.message + " [" + found.rule + "]");
   }
-  return !e.as<ir::IfObj>() && !e.as<ir::SeqExprObj>() && !e.as<ir::TupleGetItemObj>() &&
-         (!e.as<ir::CallObj>() || analysis::CoreOpOfValue(e) == CoreOp::kNullValue);
-}
-
-// graph: arguments, conditions and results are variables, immediates, shapes or tuples of these.
-void NormalForm(const ir::IRModule& mod, const Report& report) {
-  class Check : public FunctionVisitor {
-   public:
-    using FunctionVisitor::FunctionVisitor;
-    void VisitCall(const ir::CallObj* call) override {
-      for (const Expr& arg : call->args) {
-        if (!IsLeaf(arg)) Found("a call has an argument that is computed in place");
-      }
-      FunctionVisitor::VisitCall(call);
-    }
-    void VisitIf(const ir::IfObj* branch) override {
-      if (!IsLeaf(branch->cond)) Found("the condition of an if is computed in place");
-      FunctionVisitor::VisitIf(branch);
-    }
-    void VisitSeq(const ir::SeqExprObj* seq) override {
-      if (!IsLeaf(seq->body)) Found("the result of a sequence is computed in place");
-      FunctionVisitor::VisitSeq(seq);
-    }
-  };
-  Check(report).Run(mod);
-}
-
-// graph: every variable that a binding defines has a type.
-void TypesAreKnown(const ir::IRModule& mod, const Report& report) {
-  class Check : public FunctionVisitor {
-   public:
-    using FunctionVisitor::FunctionVisitor;
-    void VisitBinding(const ir::Binding& binding) override {
-      if (!binding->var->ty.defined())
-        Found("variable '", std::string(binding->var->name), "' has no type");
-      FunctionVisitor::VisitBinding(binding);
-    }
-  };
-  Check(report).Run(mod);
-}
-
-// graph: a dataflow block has no control flow and no effects.
-void DataflowIsPure(const ir::IRModule& mod, const Report& report) {
-  class Check : public FunctionVisitor {
-   public:
-    using FunctionVisitor::FunctionVisitor;
-    void VisitBlock(const ir::BindingBlock& block) override {
-      bool outer = std::exchange(inside_, block.as<ir::DataflowBlockObj>() != nullptr);
-      FunctionVisitor::VisitBlock(block);
-      inside_ = outer;
-    }
-    void VisitIf(const ir::IfObj* branch) override {
-      if (inside_) Found("a dataflow block has an if");
-      FunctionVisitor::VisitIf(branch);
-    }
-    void VisitCall(const ir::CallObj* call) override {
-      const ir::OpObj* op = ir::CalledOp(call);
-      if (inside_ && op && op->effect == ir::Effect::kImpure)
-        Found("a dataflow block calls ", std::string(op->name), ", which has an effect");
-      if (inside_ && call->op.as<ir::ExternFuncObj>()) {
-        Found("a dataflow block calls packed function '",
-              std::string(call->op.as<ir::ExternFuncObj>()->global_symbol),
-              "', which may have an effect; use call_pure_packed");
-      }
-      FunctionVisitor::VisitCall(call);
-    }
-
-   private:
-    bool inside_ = false;
-  };
-  Check(report).Run(mod);
 }
 
 // Visits each operator call with its record.
@@ -391,12 +323,9 @@ struct Rule {
 constexpr const char* kStages[] = {"graph", "lowered", "scheduled", "planned", "shapes"};
 
 constexpr Rule kRules[] = {
-    {"graph", "shapes", "normal_form", When::kAlways, NormalForm,
-     "arguments, conditions and results are variables, immediates, shapes or tuples of these"},
-    {"graph", "shapes", "types_are_known", When::kAlways, TypesAreKnown,
-     "every bound variable has a type"},
-    {"graph", "scheduled", "dataflow_is_pure", When::kAlways, DataflowIsPure,
-     "a dataflow block has no control flow and no effects"},
+    {"graph", "scheduled", "well_formed", When::kAlways, WellFormed,
+     "names are defined once, before use and in their scope; values are bound; types are known; "
+     "pure code is pure"},
     {"lowered", "shapes", "no_operators", When::kAlways, NoOperators,
      "operators are calls of tensor programs, of packed functions and of the VM"},
     {"lowered", "shapes", "no_local_functions", When::kAlways, NoLocalFunctions,

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import _compiler
 from ...ir.expr import Expr, GlobalVar, Var
 from ...ir.module import IRModule
 from ..expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr
+
+if TYPE_CHECKING:
+    from ...tirx import PrimFunc
 
 _all_vars = _compiler.func("analysis.all_vars")
 _bound_vars = _compiler.func("analysis.bound_vars")
@@ -128,34 +131,24 @@ def contains_impure_call(expr: Expr, own_name: Any = None) -> bool:
 
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
     """Groups of functions that call each other, or themselves."""
-    calls = {
-        var: [v for v in all_global_vars(func) if v in mod] for var, func in mod.functions_items()
-    }
-    return [sorted(g, key=lambda v: str(v.name_hint)) for g in _cycles(calls)]
+    return [list(group) for group in _compiler.func("analysis.detect_recursion")(mod)]
 
 
-def _cycles(edges: dict[GlobalVar, list[GlobalVar]]) -> list[list[GlobalVar]]:
-    reach = {v: _reachable(v, edges) for v in edges}
-    groups: list[list[GlobalVar]] = []
-    done: set[GlobalVar] = set()
-    for v in edges:
-        if v in done or v not in reach[v]:
-            continue
-        group = [w for w in edges if w in reach[v] and v in reach[w]]
-        done.update(group)
-        groups.append(group)
-    return groups
+def computable_at_compile_time(func: Function) -> list[Var]:
+    """Variables that depend on nothing but the parameters after attribute `num_input`."""
+    return list(_compiler.func("analysis.computable_at_compile_time")(func))
 
 
-def _reachable(start: GlobalVar, edges: dict[GlobalVar, list[GlobalVar]]) -> set[GlobalVar]:
-    seen: set[GlobalVar] = set()
-    stack = list(edges[start])
-    while stack:
-        v = stack.pop()
-        if v not in seen:
-            seen.add(v)
-            stack.extend(edges.get(v, ()))
-    return seen
+def estimate_memory_usage(mod: IRModule | Function) -> str:
+    """What explicit allocations take, with and without the plan, as a text."""
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    return str(_compiler.func("analysis.estimate_memory_usage")(mod))
+
+
+def has_reshape_pattern(func: PrimFunc) -> bool:
+    """Does a tensor program copy its argument in row-major order?"""
+    return bool(_compiler.func("analysis.has_reshape_pattern")(func))
 
 
 def _violation(obj: Any) -> str | None:
