@@ -47,6 +47,16 @@ class Converter : public ir::Mutator {
       run.dataflow = static_cast<int64_t>(run.bindings.size()) >= min_size_;
       changed |= run.dataflow;
     }
+    std::vector<Run> merged;
+    for (Run& run : runs) {
+      if (merged.empty() || merged.back().dataflow != run.dataflow) {
+        merged.push_back(std::move(run));
+      } else {
+        auto& into = merged.back().bindings;
+        into.insert(into.end(), run.bindings.begin(), run.bindings.end());
+      }
+    }
+    runs = std::move(merged);
     changed |= HasPlainPartsBesideBlocks(seq, runs.size());
     if (!changed) return seq;
     std::unordered_map<const ffi::Object*, size_t> last_run = LastUses(runs, seq->body);
@@ -56,7 +66,8 @@ class Converter : public ir::Mutator {
       for (const ir::Binding& binding : runs[r].bindings) {
         auto it = last_run.find(binding->var.get());
         bool stays = runs[r].dataflow && (it == last_run.end() || it->second == r);
-        bindings.push_back(stays ? AsDataflow(Rewrite(binding)) : Rewrite(binding));
+        ir::Binding now = Rewrite(binding);
+        bindings.push_back(stays ? AsDataflow(now, binding->var) : now);
       }
       blocks.push_back(runs[r].dataflow ? ir::DataflowBlock(bindings) : ir::BindingBlock(bindings));
     }
@@ -97,10 +108,10 @@ class Converter : public ir::Mutator {
   }
 
   // The variable is seen inside its block only.
-  ir::Binding AsDataflow(const ir::Binding& binding) {
+  ir::Binding AsDataflow(const ir::Binding& binding, const Var& original) {
     if (binding->var.as<ir::DataflowVarObj>()) return binding;
     ir::DataflowVar var(binding->var->name, binding->var->ty, binding->var->span);
-    Replace(binding->var, var);
+    Replace(original, var);
     if (auto* cast = binding.as<ir::MatchCastObj>()) {
       return ir::MatchCast(var, binding->value, cast->ty, binding->span);
     }

@@ -185,16 +185,22 @@ class Merger {
   size_t num_written_ = 0;
 };
 
+// A function that became a program, and the program's name.
+struct Fused {
+  ir::Function function;
+  ir::GlobalVar program;
+};
+
 // Calls of the functions that became programs.
 class CallRewriter : public ir::Mutator {
  public:
-  explicit CallRewriter(const std::unordered_map<const ffi::Object*, ir::Function>& fused)
+  explicit CallRewriter(const std::unordered_map<const ffi::Object*, Fused>& fused)
       : fused_(fused) {}
 
   Expr MutateCall(const ir::Call& call) override {
     auto it = fused_.find(call->op.get());
     if (it == fused_.end()) return ir::Mutator::MutateCall(call);
-    const ir::Function& function = it->second;
+    const ir::Function& function = it->second.function;
     ffi::Array<Expr> tensors, sizes;
     for (size_t i = 0; i < call->args.size(); ++i) {
       if (function->params[i]->ty.as<ir::TensorTypeObj>()) {
@@ -205,30 +211,37 @@ class CallRewriter : public ir::Mutator {
           sizes.push_back(value);
       }
     }
-    ffi::Array<Expr> args = {call->op, ir::Tuple(tensors)};
+    ffi::Array<Expr> args = {it->second.program, ir::Tuple(tensors)};
     if (!sizes.empty()) args.push_back(ir::ShapeExpr(sizes));
     return ir::Call(ops::GetOp("call_tir"), args, ir::Attrs(), {call->ty}, call->span, call->ty);
   }
 
  private:
-  const std::unordered_map<const ffi::Object*, ir::Function>& fused_;
+  const std::unordered_map<const ffi::Object*, Fused>& fused_;
 };
 
 }  // namespace
 
 IRModule FuseTIR(IRModule mod, const PassContext& context) {
-  std::unordered_map<const ffi::Object*, ir::Function> fused;
-  std::vector<std::pair<ir::GlobalVar, tir::PrimFunc>> programs;
+  std::unordered_map<const ffi::Object*, Fused> fused;
+  ffi::Map<ir::GlobalVar, ir::BaseFunc> functions;
   for (const auto& [var, func] : mod->functions) {
     auto function = func.as<ir::Function>();
-    if (!function || !(*function)->attrs.count(ir::attr::kPrimitive)) continue;
-    if (std::optional<tir::PrimFunc> program = Merger(mod, *function).Run()) {
-      programs.emplace_back(var, *program);
-      fused.emplace(var.get(), *function);
+    std::optional<tir::PrimFunc> program;
+    if (function && (*function)->attrs.count(ir::attr::kPrimitive))
+      program = Merger(mod, *function).Run();
+    if (!program) {
+      functions.Set(var, func);
+      continue;
     }
+    // A variable of its own: the function's carries a function's type, which says that calls are
+    // pure.
+    ir::GlobalVar name(var->name_hint);
+    functions.Set(name, *program);
+    fused.emplace(var.get(), Fused{*function, name});
   }
-  if (programs.empty()) return mod;
-  for (auto& [var, program] : programs) mod.Update(var->name_hint, program);
+  if (fused.empty()) return mod;
+  mod = IRModule(functions, mod->attrs, mod->global_infos);
   return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
     return CallRewriter(fused).Mutate(f).as<ir::Function>().value();
   });

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FoldConstant: what is known at compile time is computed there."""
+
+import numpy as np
+from pass_check import check_pass, module
+
+import relaxvm
+from relaxvm.relax.transform import FoldConstant
+
+ADD_ONE = """
+@T.prim_func(private=True, s_tir=True)
+def add_one(x: T.Buffer((T.int64(2),), "float32"), y: T.Buffer((T.int64(2),), "float32")):
+    for i in range(T.int64(2)):
+        with T.sblock("add_one"):
+            vi = T.axis.spatial(T.int64(2), i)
+            y[vi] = x[vi] + T.float32(1)
+"""
+
+
+def test_shape_of_a_known_type_is_a_shape():
+    check_pass(
+        FoldConstant(),
+        before="""
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            s = R.shape_of(x)
+            return s
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            n = T.int64()
+            s = R.shape([n, 4])
+            return s
+        """,
+    )
+
+
+def test_shape_becomes_a_tensor_and_a_shape_again():
+    mod = FoldConstant()(
+        module(
+            """
+            @R.function
+            def main(x: R.Tensor((3, 4), "float32")):
+                with R.dataflow():
+                    s = R.shape_of(x)
+                    t = R.shape_to_tensor(s)
+                    u = R.tensor_to_shape(t)
+                    y = R.reshape(x, R.shape([12]))
+                    R.output(u, y)
+                return (u, y)
+            """
+        )
+    )
+    text = mod.script()
+    assert "shape_to_tensor" not in text
+    assert "R.shape([3, 4])" in text
+
+
+def test_call_of_a_program_on_constants_is_evaluated():
+    """Through the whole pipeline, which supplies the evaluation."""
+    mod = module(
+        """
+@R.function
+def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    with R.dataflow():
+        a = R.call_tir(Module.add_one, (R.const([1.0, 2.0], "float32"),), out_ty=R.Tensor((2,), "float32"))
+        b = R.call_tir(Module.add_one, (a,), out_ty=R.Tensor((2,), "float32"))
+        gv = R.add(x, b)
+        R.output(gv)
+    return gv
+"""
+        + ADD_ONE
+    )
+    folded = relaxvm.compile(mod, stop_after="lowered")
+    assert "add_one" not in folded.script().split("def main")[1].split("@")[0]
+    vm = relaxvm.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+    result = vm["main"](relaxvm.runtime.tensor(np.zeros(2, "float32")))
+    np.testing.assert_array_equal(result.numpy(), [3.0, 4.0])
