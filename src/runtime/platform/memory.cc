@@ -13,7 +13,9 @@
 namespace relaxvm::runtime {
 namespace {
 
-constexpr size_t kMapThreshold = size_t{1} << 22;
+// From here on memory is mapped on its own: it goes back when freed, whatever the heap looks like.
+constexpr size_t kMapThreshold = size_t{1} << 18;
+constexpr size_t kHugeThreshold = size_t{1} << 22;  // worth huge pages
 constexpr size_t kHugePage = size_t{1} << 21;
 
 constexpr size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -24,6 +26,11 @@ void* AlignedAlloc(size_t num_bytes, size_t alignment) {
   if (num_bytes > SIZE_MAX / 2) return nullptr;
   if (num_bytes < kMapThreshold) {
     return std::aligned_alloc(alignment, RoundUp(num_bytes == 0 ? 1 : num_bytes, alignment));
+  }
+  if (num_bytes < kHugeThreshold && alignment <= 4096) {
+    void* data = mmap(nullptr, RoundUp(num_bytes, 4096), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? nullptr : data;
   }
   // Over-reserve to align to a huge page, then give the ends back.
   size_t size = RoundUp(num_bytes, 4096);
