@@ -127,7 +127,15 @@ def test_damaged_library(model, tmp_path):
             relaxvm.load(path)
 
 
-def test_ctrl_c_stops_a_compile(model):
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, also where the shell started the tests with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_a_compile(model, interruptible):
     steps = []
 
     def progress(step, done, total):
