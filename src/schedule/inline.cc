@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "arith/same.h"
+#include "schedule/access.h"
 #include "schedule/stage.h"
 
 namespace relaxvm::schedule {
@@ -133,19 +134,6 @@ class Inliner {
   std::unordered_set<const ffi::Object*> temps_;
 };
 
-const Expr& StripCast(const Expr& e) {
-  const Expr* inner = &e;
-  while (const auto* cast = inner->as<ir::CastObj>()) inner = &cast->value;
-  return *inner;
-}
-
-bool Uses(const Expr& e, const Var& var) {
-  bool found = false;
-  tir::PostOrderVisit(tir::Evaluate(e),
-                      [&](const ffi::ObjectRef& node) { found = found || node.same_as(var); });
-  return found;
-}
-
 }  // namespace
 
 int CostOf(const Expr& e) {
@@ -175,16 +163,16 @@ Program InlineStages(Program program) { return Inliner(std::move(program)).Run()
 
 bool IsContraction(const Stage& stage) {
   if (stage.IsOpaque() || stage.combine != Combine::kSum || stage.reduce.empty()) return false;
-  const auto* product = StripCast(stage.value).as<BinaryObj>();
+  const auto* product = StripCasts(stage.value).as<BinaryObj>();
   if (product == nullptr || product->op != BinaryOp::kMul) return false;
   bool left_only = false, right_only = false, shared = false;
   for (const Axis& axis : stage.spatial) {
-    const bool left = Uses(product->a, axis.var), right = Uses(product->b, axis.var);
+    const bool left = UsesVar(product->a, axis.var), right = UsesVar(product->b, axis.var);
     left_only = left_only || (left && !right);
     right_only = right_only || (right && !left);
   }
   for (const Axis& axis : stage.reduce)
-    shared = shared || (Uses(product->a, axis.var) && Uses(product->b, axis.var));
+    shared = shared || (UsesVar(product->a, axis.var) && UsesVar(product->b, axis.var));
   return left_only && right_only && shared;
 }
 

@@ -139,6 +139,12 @@ Expr Accumulated(Combine combine, Expr accumulated, const Expr& next) {
   return Apply(combine, std::move(accumulated), next);
 }
 
+const Expr& StripCasts(const Expr& e) {
+  const Expr* inner = &e;
+  while (const auto* cast = inner->as<ir::CastObj>()) inner = &cast->value;
+  return *inner;
+}
+
 std::optional<Program> ParseProgram(const PrimFunc& func) {
   if (IsScheduledByHand(func->body)) return std::nullopt;
   Program program{func, {}, {}};
@@ -218,25 +224,6 @@ bool Writes(const Stage& stage, const Var& buffer) {
     found = found || (store != nullptr && store->buffer.same_as(buffer));
   });
   return found;
-}
-
-Stmt SerialLoops(const Stage& stage) {
-  if (stage.IsOpaque()) return stage.opaque;
-  Expr value = stage.value;
-  if (stage.combine != Combine::kNone)
-    value = Apply(stage.combine, tir::BufferLoad(*stage.out, stage.indices), value);
-  Stmt body = tir::BufferStore(*stage.out, value, stage.indices);
-  for (size_t i = stage.reduce.size(); i-- > 0;) {
-    body = tir::For(stage.reduce[i].var, 0, stage.reduce[i].extent, tir::ForKind::kSerial, body);
-  }
-  if (stage.combine != Combine::kNone) {
-    body =
-        tir::SeqStmt::Flatten({tir::BufferStore(*stage.out, stage.identity, stage.indices), body});
-  }
-  for (size_t i = stage.spatial.size(); i-- > 0;) {
-    body = tir::For(stage.spatial[i].var, 0, stage.spatial[i].extent, tir::ForKind::kSerial, body);
-  }
-  return body;
 }
 
 }  // namespace relaxvm::schedule

@@ -85,10 +85,10 @@ Stage FinishWith(const Stage& reduction, const Stage& elementwise);
 // What is stored for the accumulated value `acc`.
 Expr Finished(const Stage& stage, const Expr& acc);
 
+// `e` without the conversions around it.
+const Expr& StripCasts(const Expr& e);
+
 // What computing a formula once costs, in additions.
 int CostOf(const Expr& value);
-
-// The stage as plain loops, in the order of its axes.
-Stmt SerialLoops(const Stage& stage);
 
 }  // namespace relaxvm::schedule

@@ -40,12 +40,6 @@ Tile TileFor(int64_t num_registers, int64_t vectors) {
   return {std::clamp<int64_t>(fit, 1, 16), vectors};
 }
 
-const Expr& StripCasts(const Expr& e) {
-  const Expr* inner = &e;
-  while (const auto* cast = inner->as<ir::CastObj>()) inner = &cast->value;
-  return *inner;
-}
-
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
 class ContractionEmitter {

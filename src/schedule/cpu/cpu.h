@@ -12,9 +12,6 @@ namespace relaxvm::schedule::cpu {
 struct Traits {
   int64_t vector_bytes = 16;  // of one register
   int64_t num_vectors = 16;   // registers
-  int64_t l1_bytes = 32 << 10;
-  int64_t l2_bytes = 512 << 10;
-  int64_t num_threads = 1;
 
   int64_t Lanes(int64_t elem_bytes) const {
     return std::max<int64_t>(1, vector_bytes / elem_bytes);
