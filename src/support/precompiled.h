@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers that nearly every file needs, compiled once (CMake's precompiled headers). None of this project's own headers
-// stands here: they change, and each change would compile everything again. A file still includes what it uses.
+// Headers that nearly every file needs, compiled once (CMake's precompiled headers). None of this
+// project's own headers stands here: they change, and each change would compile everything again. A
+// file still includes what it uses.
 #pragma once
 
 #include <tvm/ffi/any.h>

@@ -102,6 +102,13 @@ def test_inspects_a_model(relaxvm, model):
     assert "main" in report["bytecode"] and "R.function" in report["script"] and report["memory"]
 
 
+def test_inspect_shows_the_plan_at_a_shape(relaxvm, model):
+    report = json.loads(relaxvm("inspect", model, "--shape", "x=5,3", "--json").stdout)
+    (peak,) = report["memory_peaks"]
+    assert peak["sizes"] == {"n": 5}
+    assert 0 < peak["most_alive"] <= peak["planned_peak"]
+
+
 def test_inspects_a_library(relaxvm, model):
     relaxvm("compile", model, "-o", "out.so")
     report = json.loads(relaxvm("inspect", "out.so", "--json").stdout)
@@ -147,6 +154,9 @@ def test_doctor_finds_this_installation_well(relaxvm):
         (["run", "{m}", "--shape", "x=1,3", "-o", "no/y.npz"], "there is no such folder"),
         (["run", "{bad}", "--shape", "x=1,3"], "damaged or truncated"),
         (["inspect", "{bad}"], "damaged or truncated"),
+        (["inspect", "{m}", "--shape", "z=1,3"], "there is no input called 'z'"),
+        (["inspect", "{m}", "--shape", "x=1,4"], "the dimension 3 cannot be 4"),
+        (["inspect", "{m}", "--shape", "x=1"], "give a number for each"),
     ],
 )
 def test_a_mistake_is_one_message(relaxvm, model, tmp_path, args, message):

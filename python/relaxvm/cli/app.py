@@ -111,6 +111,10 @@ def inspect_command(
     script: Annotated[
         bool, typer.Option("--script", help="The imported model as a script.")
     ] = False,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="Plan of memory at this shape of an input: x=1,3,48,192."),
+    ] = None,
     target: TargetName = "llvm",
     json: Json = False,
 ) -> None:
@@ -121,6 +125,7 @@ def inspect_command(
             model,
             target,
             inspecting.Parts(kernels=kernels, memory=memory, bytecode=bytecode, script=script),
+            shape or [],
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._session.signature import Signature, read_signature
+from .files import parse_shapes
 from .models import compile_model, import_model, is_library
 from .report import Report
 
@@ -22,11 +23,13 @@ class Parts:
     script: bool
 
 
-def run(report: Report, model: Path, target: str, parts: Parts) -> None:
-    if is_library(model):
-        _library(report, model, parts)
+def run(report: Report, model: Path, target: str, parts: Parts, shapes: list[str]) -> None:
+    if not is_library(model):
+        _model(report, model, target, parts, parse_shapes(shapes))
+    elif shapes:
+        raise ValueError(f"'{model}': --shape needs the model, a compiled library holds no plan")
     else:
-        _model(report, model, target, parts)
+        _library(report, model, parts)
 
 
 def _library(report: Report, path: Path, parts: Parts) -> None:
@@ -47,16 +50,17 @@ def _library(report: Report, path: Path, parts: Parts) -> None:
             )
 
 
-def _model(report: Report, path: Path, target: str, parts: Parts) -> None:
+def _model(report: Report, path: Path, target: str, parts: Parts, shapes: dict[str, list]) -> None:
     from .. import compile as compile_module
 
     module, signature = import_model(path, {})
+    sizes = _sizes(signature, shapes)
     _signature(report, path, signature)
     executable = compile_model(report, module, signature, target)
     scheduled = compile_module(module, target=target, stop_after="scheduled")
     planned = compile_module(module, target=target, stop_after="planned")
     _kernels(report, scheduled, parts)
-    _memory(report, planned, parts)
+    _memory(report, planned, parts, sizes)
     _executable(report, executable, parts)
     if parts.script:
         report.code("script", module.script(), "python")
@@ -113,33 +117,57 @@ def _count_calls(module: Any) -> dict[str, int]:
     return counts
 
 
-def _memory(report: Report, planned: Any, parts: Parts) -> None:
+def _memory(report: Report, planned: Any, parts: Parts, sizes: dict[str, int]) -> None:
     main = planned["main"].script()
     rows = [line.strip() for line in main.splitlines() if "alloc_storage" in line]
     report.set(memory=rows)
     if parts.memory:
         report.code("memory plan", "\n".join(rows), "python")
     report.line(f"memory plan: {len(rows)} storages")
-    peaks = _peaks(planned)
+    peaks = _peaks(planned, sizes)
     report.set(memory_peaks=peaks)
     report.table(
-        "memory, every symbolic size the same",
-        ["size", "reserved at the peak", "most bytes alive"],
-        [(p["size"], p["planned_peak"], p["most_alive"]) for p in peaks],
+        "memory in bytes",
+        ["sizes", "reserved at the peak", "most bytes alive"],
+        [(_assignment(p["sizes"]), p["planned_peak"], p["most_alive"]) for p in peaks],
     )
 
 
-def _peaks(planned: Any) -> list[dict[str, int]]:
-    """What the plan reserves for some sizes; nothing where sizes come out of the data."""
+def _assignment(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items()) or "all known"
+
+
+def _sizes(signature: Signature, shapes: dict[str, list]) -> dict[str, int]:
+    """The symbolic dimensions that the shapes of inputs settle."""
+    inputs = {a.name: a.shape for a in signature.inputs}
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ValueError(f"there is no input called '{name}'; the inputs are {list(inputs)}")
+        wanted = inputs[name]
+        if len(shape) != len(wanted) or not all(isinstance(d, int) for d in shape):
+            raise ValueError(f"--shape {name}: the shape is {wanted}; give a number for each")
+        for want, have in zip(wanted, shape):
+            if have != (sizes.setdefault(want, have) if isinstance(want, str) else want):
+                raise ValueError(f"--shape {name}: the dimension {want} cannot be {have}")
+    return sizes
+
+
+def _peaks(planned: Any, sizes: dict[str, int]) -> list[dict[str, Any]]:
+    """What the plan reserves at some sizes; nothing where sizes come out of the data."""
     from .._compiler import func
     from ..relax.analysis import tir_vars_in_type
 
-    names = {str(v.name) for p in planned["main"].params for v in tir_vars_in_type(p.ty)}
-    peaks: list[dict[str, int]] = []
-    for size in (1, 64, 640) if names else (0,):
+    names = sorted({str(v.name) for p in planned["main"].params for v in tir_vars_in_type(p.ty)})
+    missing = [name for name in names if name not in sizes]
+    if sizes and missing:
+        raise ValueError(f"--shape leaves {', '.join(missing)} open; give the other inputs' too")
+    trials = [sizes] if sizes or not names else [dict.fromkeys(names, n) for n in (1, 64, 640)]
+    peaks: list[dict[str, Any]] = []
+    for trial in trials:
         try:
-            report = func("pipeline.ReportMemory")(planned, "main", dict.fromkeys(names, size))
+            report = func("pipeline.ReportMemory")(planned, "main", trial)
         except ValueError:
             return []
-        peaks.append({"size": size, **{str(k): int(v) for k, v in report.items()}})
+        peaks.append({"sizes": trial, **{str(k): int(v) for k, v in report.items()}})
     return peaks
