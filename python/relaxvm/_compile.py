@@ -85,9 +85,10 @@ def as_module(mod: Any) -> IRModule:
 
 def target_text(target: Any) -> str:
     """A target as compilation takes it: "llvm", "llvm -mcpu=znver3"."""
-    if target is None:
-        return "llvm"
-    text = str(target)
+    from relaxvm.target import Target
+
+    target = Target.current() if target is None else target
+    text = "llvm" if target is None else str(Target(target) if isinstance(target, dict) else target)
     if text.split(" ", 1)[0] not in ("llvm", "cpu", "c"):
         raise ValueError(
             f'unknown target {text!r}; use "llvm", or "llvm -mcpu=<name>" for another CPU'

@@ -5,6 +5,7 @@ slow; independent of the compute rules (convolutions by windows, scatters by loo
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,8 +81,30 @@ def slice_scatter(x: Array, src: Array, start: int, end: int, step: int | None, 
 # ---- layouts: everything is computed channels first
 
 
+def _axes(layout: str) -> tuple[str, dict[str, int]]:
+    """NCHW16c -> ("NCHWc", {"c": 16})"""
+    blocks = {letter: int(size) for size, letter in re.findall(r"(\d+)([a-z])", layout)}
+    return re.sub(r"\d", "", layout), blocks
+
+
 def _to(x: Array, layout: str, order: str) -> Array:
-    return np.transpose(x, [layout.index(c) for c in order])
+    """Channel C * 16 + c of the one is that of the other."""
+    have, _ = _axes(layout)
+    want, blocks = _axes(order)
+    plain = [c for c in have if c.isupper()]
+    split = [c for outer in plain for c in (outer, outer.lower()) if c in have]
+    x = np.transpose(x, [have.index(c) for c in split])
+    sizes = dict(zip(split, x.shape))
+    x = x.reshape([sizes[c] * sizes.get(c.lower(), 1) for c in plain])
+    joined = []
+    for outer, size in zip(plain, x.shape):
+        block = blocks.get(outer.lower())
+        joined += (
+            [(outer, size)] if block is None else [(outer, size // block), (outer.lower(), block)]
+        )
+    x = x.reshape([size for _, size in joined])
+    letters = [c for c, _ in joined]
+    return np.transpose(x, [letters.index(c) for c in want])
 
 
 def _spatial(layout: str) -> str:
@@ -211,16 +234,18 @@ def avg_pool(
 def adaptive_avg_pool(x: Array, output_size: Ints | None, layout: str, out_layout: str) -> Array:
     order = "NC" + _spatial(layout)
     x = _to(x, layout, order)
+    dtype, count = x.dtype, np.ones([1] * x.ndim, "int64")
+    x = x.astype({"i": "int64", "u": "uint64"}.get(dtype.kind, dtype))
     for s, n in enumerate(output_size or x.shape[2:]):
         extent = x.shape[2 + s]
         if extent == 0:
             raise ValueError("windows without elements")
-        parts = [
-            x.take(range(o * extent // n, -(-(o + 1) * extent // n)), 2 + s).mean(2 + s)
-            for o in range(n)
-        ]
-        x = np.stack(parts, 2 + s)
-    return _to(x, order, out_layout)
+        ranges = [range(o * extent // n, -(-(o + 1) * extent // n)) for o in range(n)]
+        x = np.stack([x.take(r, 2 + s).sum(2 + s, dtype=x.dtype) for r in ranges], 2 + s)
+        shape = [n if d == 2 + s else 1 for d in range(x.ndim)]
+        count = count * np.array([len(r) for r in ranges]).reshape(shape)
+    x = trunc_divide(x, count) if dtype.kind in "iu" else x / count
+    return _to(x.astype(dtype), order, out_layout)
 
 
 # ---- normalisation

@@ -24,6 +24,17 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     np.testing.assert_allclose(left, right, rtol=rtol, atol=atol, verbose=True)
 
 
+def device_enabled(target: Any) -> bool:
+    """Whether this build and this machine can run what is compiled for a target ("llvm", "cuda")."""
+    from relaxvm.runtime.device import device, exists
+
+    kind = str(target).split(" ", 1)[0]
+    try:
+        return exists(device(kind))
+    except ValueError:  # no such kind of device
+        return False
+
+
 def parameter(*values: Any, ids: Any = None, by_dict: Any = None) -> Any:
     """A fixture with these values: `dtype = parameter("float32", "int32")`."""
     import pytest

@@ -23,14 +23,20 @@ Type OfShape(TypeCtx& ctx, size_t i, DLDataType dtype) {
     ctx.Error(ErrorKind::kTypeError, ctx.ArgName(i), " must be a shape, got ",
               DescribeType(ctx.type(i)));
   }
-  return ctx.Result(ctx.Shape(i), ctx.Rank(i), dtype);
+  TensorType result = ctx.Result(ctx.Shape(i), ctx.Rank(i), dtype);
+  // A variable stays the shape: what is known of its values is known of the variable.
+  if (ctx.arg(i).as<ir::VarObj>() == nullptr) return result;
+  return TensorType(ctx.arg(i), dtype, result->vdevice);
 }
 
 // The dtype of a fill value: a scalar's, or that of a tensor without dimensions.
 DLDataType FillDtype(const TypeCtx& ctx, size_t i) {
   if (const auto* prim = ctx.type(i).as<ir::PrimTypeObj>()) return prim->dtype;
   TensorType t = ctx.Tensor(i);
-  ctx.CheckRank(i, 0);
+  if (t->ndim != 0) {
+    ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " must have no dimensions, got ",
+              DescribeType(t));
+  }
   return t->dtype;
 }
 

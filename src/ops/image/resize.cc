@@ -41,9 +41,9 @@ template <size_t kNumSpatial>
 Type InferResize(TypeCtx& ctx, const Resize& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
-  ctx.CheckRank(0, kNumSpatial + 2);
-  ctx.CheckRank(1, kNumSpatial);
   Layout layout(ctx, a.layout, "NC" + spatial, "layout");
+  ctx.CheckRank(0, layout.size());
+  ctx.CheckRank(1, kNumSpatial);
   CheckOneOf(ctx, "method", a.method, {"nearest_neighbor", "linear", "cubic"});
   CheckOneOf(ctx, "coordinate_transformation_mode", a.coordinate_transformation_mode,
              {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
@@ -63,12 +63,12 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
   DLDataType dtype = a.out_dtype.value_or(x->dtype);
   auto dims = x->GetShape();
   auto size = ctx.Shape(1);
-  if (!dims.has_value() || !size) return ctx.Result(std::nullopt, kNumSpatial + 2, dtype);
+  if (!dims.has_value() || !size) return ctx.Result(std::nullopt, layout.size(), dtype);
   auto dim = [&](char letter) -> Expr {
-    if (letter == 'N' || letter == 'C') return (*dims)[layout.At(letter)];
+    if (letter == 'N' || letter == 'C') return layout.Extent(*dims, letter);
     return (*size)[spatial.find(letter)];
   };
-  return ctx.Result(layout.Order(dim), dtype);
+  return ctx.Result(layout.Shape(dim), dtype);
 }
 
 // One spatial axis of a resize.

@@ -13,21 +13,25 @@ struct AdaptivePool {
   std::optional<std::string> out_layout;
 };
 
+bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
+
 template <size_t kNumSpatial>
 Type InferAdaptive(TypeCtx& ctx, const AdaptivePool& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
-  TensorType x = ctx.Float(0);
-  ctx.CheckRank(0, kNumSpatial + 2);
+  TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
   Layout data(ctx, a.layout, "NC" + spatial, "layout");
   Layout out(ctx, a.out_layout.value_or(a.layout), "NC" + spatial, "out_layout");
+  ctx.CheckRank(0, data.size());
   if (a.output_size) CheckSpatial(ctx, "output_size", *a.output_size, kNumSpatial, 1);
+  const bool same = !a.output_size && a.out_layout.value_or(a.layout) == a.layout;
+  if (same && x->shape.has_value()) return ctx.Like(x);
   auto dims = x->GetShape();
-  if (!dims.has_value()) return ctx.Result(std::nullopt, kNumSpatial + 2, x->dtype);
+  if (!dims.has_value()) return ctx.Result(std::nullopt, out.size(), x->dtype);
   auto dim = [&](char letter) -> Expr {
-    if (letter == 'N' || letter == 'C' || !a.output_size) return (*dims)[data.At(letter)];
+    if (letter == 'N' || letter == 'C' || !a.output_size) return data.Extent(*dims, letter);
     return Expr((*a.output_size)[spatial.find(letter)]);
   };
-  return ctx.Result(out.Order(dim), x->dtype);
+  return ctx.Result(out.Shape(dim), x->dtype);
 }
 
 // The greatest window: exact where the extents are known.
@@ -54,7 +58,8 @@ Tensors ComputeAdaptive(const ComputeArgs& in, const AdaptivePool& a) {
   const Tensor& x = in[0];
   Dims shape = in.OutShape();
   DLDataType dtype = in.OutDtype();
-  DLDataType wide = WideDtype(dtype);
+  // A window of small integers sums up past their range.
+  DLDataType wide = IsInteger(dtype) ? (IsUInt(dtype) ? UInt(64) : Int(64)) : WideDtype(dtype);
   struct Axis {
     Expr extent, count, greatest;
     bool even;  // every window is the greatest
@@ -66,7 +71,7 @@ Tensors ComputeAdaptive(const ComputeArgs& in, const AdaptivePool& a) {
   std::vector<Axis> axes;
   Dims window;
   for (char letter : spatial) {
-    Axis axis{x->shape[data.At(letter)], shape[out.At(letter)], Expr(), false};
+    Axis axis{data.Extent(x->shape, letter), out.Extent(shape, letter), Expr(), false};
     axis.greatest = GreatestWindow(axis.extent, axis.count);
     auto e = ir::AsInt(axis.extent);
     auto n = ir::AsInt(axis.count);
@@ -78,7 +83,7 @@ Tensors ComputeAdaptive(const ComputeArgs& in, const AdaptivePool& a) {
   auto formula = [&](const Indices& i, const Indices& r) -> Expr {
     Expr inside = ir::BoolImm(true);
     Indices at = data.Order([&](char letter) -> Expr {
-      Expr o = i[out.At(letter)];
+      Expr o = out.Index(i, letter);
       if (letter == 'N' || letter == 'C') return o;
       size_t s = spatial.find(letter);
       Expr from = axes[s].Begin(o) + r[s];
@@ -91,7 +96,7 @@ Tensors ComputeAdaptive(const ComputeArgs& in, const AdaptivePool& a) {
   auto divided = [&](const Indices& i) {
     Expr count(1);
     for (size_t s = 0; s < kNumSpatial; ++s) {
-      Expr o = i[out.At(spatial[s])];
+      Expr o = out.Index(i, spatial[s]);
       count = count * (axes[s].even ? axes[s].greatest : axes[s].End(o) - axes[s].Begin(o));
     }
     return ir::Cast(dtype, ir::Div(sum(i), ir::Cast(wide, count)));

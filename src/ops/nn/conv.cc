@@ -27,12 +27,12 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
   TensorType w = ctx.TensorOf(1, IsNumber, "a tensor of numbers");
-  ctx.CheckRank(0, kNumSpatial + 2);
-  ctx.CheckRank(1, kNumSpatial + 2);
   if (!a.out_dtype) ctx.SameDtype(0, 1);
   Layout data(ctx, a.data_layout, "NC" + spatial, "data_layout");
   Layout kernel(ctx, a.kernel_layout, "OI" + spatial, "kernel_layout");
   Layout out(ctx, a.out_layout.value_or(a.data_layout), "NC" + spatial, "out_layout");
+  ctx.CheckRank(0, data.size());
+  ctx.CheckRank(1, kernel.size());
   CheckSpatial(ctx, "strides", a.strides, kNumSpatial, 1);
   CheckSpatial(ctx, "padding", a.padding, 2 * kNumSpatial, 0);
   CheckSpatial(ctx, "dilation", a.dilation, kNumSpatial, 1);
@@ -40,11 +40,11 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   DLDataType dtype = a.out_dtype.value_or(IsVoid(w->dtype) ? w->dtype : x->dtype);
   auto xs = x->GetShape();
   auto ws = w->GetShape();
-  if (!xs.has_value() || !ws.has_value()) return ctx.Result(std::nullopt, kNumSpatial + 2, dtype);
+  if (!xs.has_value() || !ws.has_value()) return ctx.Result(std::nullopt, out.size(), dtype);
 
-  Expr channels = (*xs)[data.At('C')];
-  Expr filters = (*ws)[kernel.At('O')];
-  Expr per_group = (*ws)[kernel.At('I')];
+  Expr channels = data.Extent(*xs, 'C');
+  Expr filters = kernel.Extent(*ws, 'O');
+  Expr per_group = kernel.Extent(*ws, 'I');
   Expr groups(a.groups);
   if (ctx.Prove(ir::NotEqual(channels, per_group * groups))) {
     ctx.Error(ErrorKind::kValueError, "data has ", DescribeExpr(channels),
@@ -56,11 +56,11 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
               a.groups, " groups do not divide");
   }
   auto dim = [&](char letter) -> Expr {
-    if (letter == 'N') return (*xs)[data.At('N')];
+    if (letter == 'N') return data.Extent(*xs, 'N');
     if (letter == 'C') return filters;
     size_t s = spatial.find(letter);
-    Expr span = (*xs)[data.At(letter)] + Expr(a.padding[s] + a.padding[kNumSpatial + s]);
-    Expr reach = ((*ws)[kernel.At(letter)] - Expr(1)) * Expr(a.dilation[s]) + Expr(1);
+    Expr span = data.Extent(*xs, letter) + Expr(a.padding[s] + a.padding[kNumSpatial + s]);
+    Expr reach = (kernel.Extent(*ws, letter) - Expr(1)) * Expr(a.dilation[s]) + Expr(1);
     Expr size = ctx.Simplify(ir::FloorDiv(span - reach, Expr(a.strides[s])) + Expr(1));
     if (ctx.Prove(ir::Less(ctx.Simplify(span), ctx.Simplify(reach)))) {
       ctx.Error(ErrorKind::kValueError, "the kernel reaches over ",
@@ -69,7 +69,7 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
     }
     return size;
   };
-  return ctx.Result(out.Order(dim), dtype);
+  return ctx.Result(out.Shape(dim), dtype);
 }
 
 template <size_t kNumSpatial>
@@ -88,19 +88,19 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
   }
   Tensor x = PadStage(in[0], pads, Number(in[0].dtype(), 0));
 
-  Expr per_group = w->shape[kernel.At('I')];
-  Expr filters_per_group = ir::FloorDiv(w->shape[kernel.At('O')], Expr(a.groups));
+  Expr per_group = kernel.Extent(w->shape, 'I');
+  Expr filters_per_group = ir::FloorDiv(kernel.Extent(w->shape, 'O'), Expr(a.groups));
   Dims reduced{per_group};
-  for (char letter : spatial) reduced.push_back(w->shape[kernel.At(letter)]);
+  for (char letter : spatial) reduced.push_back(kernel.Extent(w->shape, letter));
   auto formula = [&](const Indices& i, const Indices& r) {
-    Expr filter = i[out.At('C')];
+    Expr filter = out.Index(i, 'C');
     auto of_data = [&](char letter) -> Expr {
-      if (letter == 'N') return i[out.At('N')];
+      if (letter == 'N') return out.Index(i, 'N');
       if (letter == 'C') {
         return a.groups == 1 ? r[0] : ir::FloorDiv(filter, filters_per_group) * per_group + r[0];
       }
       size_t s = spatial.find(letter);
-      return i[out.At(letter)] * Expr(a.strides[s]) + r[1 + s] * Expr(a.dilation[s]);
+      return out.Index(i, letter) * Expr(a.strides[s]) + r[1 + s] * Expr(a.dilation[s]);
     };
     auto of_kernel = [&](char letter) -> Expr {
       if (letter == 'O') return filter;
@@ -171,6 +171,8 @@ OpDef nn_conv2d() {
        {{"data: f32[1, =6, 7, 8]", "weight: f32[=6, 1, =3, =3]", "groups=6", "padding=1"}},
        {{"data: f32[1, =4, 9, 10]", "weight: f32[=6, =2, =2, =2]", "groups=2", "dilation=[2, 3]",
          "out_layout='NHWC'"}},
+       {{"data: f32[1, =2, 7, 8, =4]", "weight: f32[=2, =8, =3, =3, =3]", "padding=1",
+         "data_layout='NCHW4c'", "kernel_layout='OIHW3o'", "out_layout='NHWC2c'"}},
        {{"data: i8[1, 2, 4, 4]", "weight: i8[3, 2, 1, 1]", "out_dtype='int32'"}}});
 }
 

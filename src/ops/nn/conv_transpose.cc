@@ -28,12 +28,12 @@ Type InferConvTranspose(TypeCtx& ctx, const ConvTranspose& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
   TensorType w = ctx.TensorOf(1, IsNumber, "a tensor of numbers");
-  ctx.CheckRank(0, kNumSpatial + 2);
-  ctx.CheckRank(1, kNumSpatial + 2);
   if (!a.out_dtype) ctx.SameDtype(0, 1);
   Layout data(ctx, a.data_layout, "NC" + spatial, "data_layout");
   Layout kernel(ctx, a.kernel_layout, "IO" + spatial, "kernel_layout");
   Layout out(ctx, a.out_layout.value_or(a.data_layout), "NC" + spatial, "out_layout");
+  ctx.CheckRank(0, data.size());
+  ctx.CheckRank(1, kernel.size());
   CheckSpatial(ctx, "strides", a.strides, kNumSpatial, 1);
   CheckSpatial(ctx, "padding", a.padding, 2 * kNumSpatial, 0);
   CheckSpatial(ctx, "output_padding", a.output_padding, kNumSpatial, 0);
@@ -48,12 +48,12 @@ Type InferConvTranspose(TypeCtx& ctx, const ConvTranspose& a) {
   DLDataType dtype = a.out_dtype.value_or(IsVoid(w->dtype) ? w->dtype : x->dtype);
   auto xs = x->GetShape();
   auto ws = w->GetShape();
-  if (!xs.has_value() || !ws.has_value()) return ctx.Result(std::nullopt, kNumSpatial + 2, dtype);
+  if (!xs.has_value() || !ws.has_value()) return ctx.Result(std::nullopt, out.size(), dtype);
 
-  Expr channels = (*xs)[data.At('C')];
-  if (ctx.Prove(ir::NotEqual(channels, (*ws)[kernel.At('I')]))) {
+  Expr channels = data.Extent(*xs, 'C');
+  if (ctx.Prove(ir::NotEqual(channels, kernel.Extent(*ws, 'I')))) {
     ctx.Error(ErrorKind::kValueError, "data has ", DescribeExpr(channels),
-              " channels, but weight takes ", DescribeExpr((*ws)[kernel.At('I')]), ": ",
+              " channels, but weight takes ", DescribeExpr(kernel.Extent(*ws, 'I')), ": ",
               DescribeType(x), " with ", DescribeType(w));
   }
   if (ctx.Prove(ir::NotEqual(ir::FloorMod(channels, Expr(a.groups)), Expr(0)))) {
@@ -61,11 +61,11 @@ Type InferConvTranspose(TypeCtx& ctx, const ConvTranspose& a) {
               a.groups, " groups do not divide");
   }
   auto dim = [&](char letter) -> Expr {
-    if (letter == 'N') return (*xs)[data.At('N')];
-    if (letter == 'C') return ctx.Simplify((*ws)[kernel.At('O')] * Expr(a.groups));
+    if (letter == 'N') return data.Extent(*xs, 'N');
+    if (letter == 'C') return ctx.Simplify(kernel.Extent(*ws, 'O') * Expr(a.groups));
     size_t s = spatial.find(letter);
-    Expr reach = ((*ws)[kernel.At(letter)] - Expr(1)) * Expr(a.dilation[s]);
-    Expr size = ((*xs)[data.At(letter)] - Expr(1)) * Expr(a.strides[s]) + reach +
+    Expr reach = (kernel.Extent(*ws, letter) - Expr(1)) * Expr(a.dilation[s]);
+    Expr size = (data.Extent(*xs, letter) - Expr(1)) * Expr(a.strides[s]) + reach +
                 Expr(a.output_padding[s] + 1 - a.padding[s] - a.padding[kNumSpatial + s]);
     size = ctx.Simplify(size);
     if (ctx.Prove(ir::Less(size, Expr(0)))) {
@@ -73,7 +73,7 @@ Type InferConvTranspose(TypeCtx& ctx, const ConvTranspose& a) {
     }
     return size;
   };
-  return ctx.Result(out.Order(dim), dtype);
+  return ctx.Result(out.Shape(dim), dtype);
 }
 
 // What the two forms share.
@@ -91,7 +91,7 @@ struct Parts {
   template <typename Value>
   Indices OfData(const Indices& i, const Expr& channel, const Value& at) const {
     return data.Order([&](char letter) -> Expr {
-      if (letter == 'N') return i[out.At('N')];
+      if (letter == 'N') return out.Index(i, 'N');
       return letter == 'C' ? channel : at(spatial.find(letter));
     });
   }
@@ -123,20 +123,22 @@ template <size_t kNumSpatial>
 Tensor StepForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumSpatial>& p) {
   const Tensor& w = in[1];
   Dims out_shape = in.OutShape();
-  Expr inputs = ir::FloorDiv(in[0]->shape[p.data.At('C')], Expr(a.groups));
-  Expr filters = w->shape[p.kernel.At('O')];
-  PadAmounts data_pads{std::vector<Expr>(kNumSpatial + 2, Expr(0)),
-                       std::vector<Expr>(kNumSpatial + 2, Expr(0))};
-  PadAmounts kernel_pads = data_pads;
+  Expr inputs = ir::FloorDiv(p.data.Extent(in[0]->shape, 'C'), Expr(a.groups));
+  Expr filters = p.kernel.Extent(w->shape, 'O');
+  auto none = [](size_t ndim) {
+    return PadAmounts{std::vector<Expr>(ndim, Expr(0)), std::vector<Expr>(ndim, Expr(0))};
+  };
+  PadAmounts data_pads = none(p.data.size()), kernel_pads = none(p.kernel.size());
   std::vector<Expr> taps;
   for (size_t s = 0; s < kNumSpatial; ++s) {
     Expr stride(a.strides[s]);
-    Expr extent = w->shape[p.kernel.At(p.spatial[s])];
+    Expr extent = p.kernel.Extent(w->shape, p.spatial[s]);
     taps.push_back(ir::CeilDiv(extent, stride));
     kernel_pads.after[p.kernel.At(p.spatial[s])] = taps[s] * stride - extent;
     // Input t - 1 before the first one up to that of the last result.
-    Expr have = in[0]->shape[p.data.At(p.spatial[s])];
-    Expr last = ir::FloorDiv(out_shape[p.out.At(p.spatial[s])] + Expr(a.padding[s] - 1), stride);
+    Expr have = p.data.Extent(in[0]->shape, p.spatial[s]);
+    Expr last =
+        ir::FloorDiv(p.out.Extent(out_shape, p.spatial[s]) + Expr(a.padding[s] - 1), stride);
     bool exact = a.padding[s] == 0 && a.padding[kNumSpatial + s] == 0 && a.output_padding[s] == 0 &&
                  ir::IsIntValue(extent, a.strides[s]);
     data_pads.before[p.data.At(p.spatial[s])] = taps[s] - Expr(1);
@@ -148,8 +150,8 @@ Tensor StepForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumS
   Dims reduced{inputs};
   for (const Expr& t : taps) reduced.push_back(t);
   auto formula = [&](const Indices& i, const Indices& r) {
-    Channels c = ChannelsOf(i[p.out.At('C')], r[0], filters, inputs, a.groups);
-    auto moved = [&](size_t s) { return i[p.out.At(p.spatial[s])] + Expr(a.padding[s]); };
+    Channels c = ChannelsOf(p.out.Index(i, 'C'), r[0], filters, inputs, a.groups);
+    auto moved = [&](size_t s) { return p.out.Index(i, p.spatial[s]) + Expr(a.padding[s]); };
     Indices at = p.OfData(i, c.input, [&](size_t s) {
       return ir::FloorDiv(moved(s), Expr(a.strides[s])) + (taps[s] - Expr(1)) - r[1 + s];
     });
@@ -166,18 +168,19 @@ template <size_t kNumSpatial>
 Tensor DilatedForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumSpatial>& p) {
   const Tensor& x = in[0];
   const Tensor& w = in[1];
-  Expr inputs = ir::FloorDiv(x->shape[p.data.At('C')], Expr(a.groups));
-  Expr filters = w->shape[p.kernel.At('O')];
+  Expr inputs = ir::FloorDiv(p.data.Extent(x->shape, 'C'), Expr(a.groups));
+  Expr filters = p.kernel.Extent(w->shape, 'O');
   Dims reduced{inputs};
-  for (char letter : p.spatial) reduced.push_back(w->shape[p.kernel.At(letter)]);
+  for (char letter : p.spatial) reduced.push_back(p.kernel.Extent(w->shape, letter));
   auto formula = [&](const Indices& i, const Indices& r) {
-    Channels c = ChannelsOf(i[p.out.At('C')], r[0], filters, inputs, a.groups);
+    Channels c = ChannelsOf(p.out.Index(i, 'C'), r[0], filters, inputs, a.groups);
     Expr meets = ir::BoolImm(true);
     std::vector<Expr> source;
     for (size_t s = 0; s < kNumSpatial; ++s) {
       Expr stride(a.strides[s]);
-      Expr from = i[p.out.At(p.spatial[s])] + Expr(a.padding[s]) - r[1 + s] * Expr(a.dilation[s]);
-      Expr extent = x->shape[p.data.At(p.spatial[s])];
+      Expr from =
+          p.out.Index(i, p.spatial[s]) + Expr(a.padding[s]) - r[1 + s] * Expr(a.dilation[s]);
+      Expr extent = p.data.Extent(x->shape, p.spatial[s]);
       source.push_back(ir::FloorDiv(from, stride));
       meets = ir::And(meets, ir::Equal(ir::FloorMod(from, stride), Expr(0)));
       meets = ir::And(meets, ir::GreaterEqual(from, Expr(0)));

@@ -21,9 +21,9 @@ bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
 
 // Number of windows: the last may hang over the end in ceil mode.
 Expr WindowCount(const Pool& a, size_t s, size_t n, const Expr& extent) {
-  Expr room =
-      extent + Expr(a.padding[s] + a.padding[n + s] - a.dilation[s] * (a.pool_size[s] - 1) - 1);
-  if (a.ceil_mode) room = room + Expr(a.strides[s] - 1);
+  int64_t more = a.padding[s] + a.padding[n + s] - a.dilation[s] * (a.pool_size[s] - 1) - 1;
+  if (a.ceil_mode) more += a.strides[s] - 1;
+  Expr room = more < 0 ? extent - Expr(-more) : extent + Expr(more);
   return ir::FloorDiv(room, Expr(a.strides[s])) + Expr(1);
 }
 
@@ -31,17 +31,17 @@ template <size_t kNumSpatial>
 Type InferPool(TypeCtx& ctx, const Pool& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
-  ctx.CheckRank(0, kNumSpatial + 2);
   Layout data(ctx, a.layout, "NC" + spatial, "layout");
   Layout out(ctx, a.out_layout.value_or(a.layout), "NC" + spatial, "out_layout");
+  ctx.CheckRank(0, data.size());
   CheckSpatial(ctx, "pool_size", a.pool_size, kNumSpatial, 1);
   CheckSpatial(ctx, "strides", a.strides, kNumSpatial, 1);
   CheckSpatial(ctx, "padding", a.padding, 2 * kNumSpatial, 0);
   CheckSpatial(ctx, "dilation", a.dilation, kNumSpatial, 1);
   auto dims = x->GetShape();
-  if (!dims.has_value()) return ctx.Result(std::nullopt, kNumSpatial + 2, x->dtype);
+  if (!dims.has_value()) return ctx.Result(std::nullopt, out.size(), x->dtype);
   auto dim = [&](char letter) -> Expr {
-    Expr extent = (*dims)[data.At(letter)];
+    Expr extent = data.Extent(*dims, letter);
     if (letter == 'N' || letter == 'C') return extent;
     size_t s = spatial.find(letter);
     Expr count = ctx.Simplify(WindowCount(a, s, kNumSpatial, extent));
@@ -51,7 +51,7 @@ Type InferPool(TypeCtx& ctx, const Pool& a) {
     }
     return count;
   };
-  return ctx.Result(out.Order(dim), x->dtype);
+  return ctx.Result(out.Shape(dim), x->dtype);
 }
 
 // data's index of tap `r` of the window at `i`, in padded data.
@@ -60,7 +60,7 @@ Indices TapIndex(const Pool& a, const Layout& data, const Layout& out, const Ind
                  const Indices& r) {
   std::string spatial = SpatialLetters(kNumSpatial);
   return data.Order([&](char letter) -> Expr {
-    Expr at = i[out.At(letter)];
+    Expr at = out.Index(i, letter);
     if (letter == 'N' || letter == 'C') return at;
     size_t s = spatial.find(letter);
     return at * Expr(a.strides[s]) + r[s] * Expr(a.dilation[s]);
@@ -108,7 +108,7 @@ Tensors ComputePool(const ComputeArgs& in, const Pool& a, bool average) {
     for (size_t s = 0; s < kNumSpatial; ++s) {
       Expr taps(a.pool_size[s]);
       if (!whole) {
-        taps = CountedTaps(a, s, i[out.At(spatial[s])], in[0]->shape[data.At(spatial[s])]);
+        taps = CountedTaps(a, s, out.Index(i, spatial[s]), data.Extent(in[0]->shape, spatial[s]));
       }
       count = count * taps;
     }
@@ -166,11 +166,13 @@ std::vector<OpDef> PoolFamily(bool average) {
   std::vector<Sample> one = {
       {{"data: f32[2, 3, 9]", "pool_size=3", "strides=2", "padding=1"}},
       {{"data: f32[1, 10, 2]", "pool_size=3", "strides=3", "ceil_mode=True", "layout='NWC'"}}};
-  std::vector<Sample> two = {{{"data: f32[1, 2, 8, 9]", "pool_size=2", "strides=2"}},
-                             {{"data: f32[1, 2, 8, 9]", "pool_size=[3, 2]", "strides=[2, 1]",
-                               "padding=[1, 0, 1, 1]", "ceil_mode=True"}},
-                             {{"data: f32[1, 7, 7, 3]", "pool_size=2", "dilation=2",
-                               "layout='NHWC'", "out_layout='NCHW'"}}};
+  std::vector<Sample> two = {
+      {{"data: f32[1, 2, 8, 9]", "pool_size=2", "strides=2"}},
+      {{"data: f32[1, 2, 8, 9]", "pool_size=[3, 2]", "strides=[2, 1]", "padding=[1, 0, 1, 1]",
+        "ceil_mode=True"}},
+      {{"data: f32[1, 2, 6, 7, =4]", "pool_size=3", "padding=1", "layout='NCHW4c'"}},
+      {{"data: f32[1, 7, 7, 3]", "pool_size=2", "dilation=2", "layout='NHWC'",
+        "out_layout='NCHW'"}}};
   if (average) {
     two.push_back(
         {{"data: f32[1, 2, 6, 6]", "pool_size=3", "padding=1", "count_include_pad=True"}});

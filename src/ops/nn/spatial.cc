@@ -7,15 +7,63 @@
 namespace relaxvm::ops {
 
 Layout::Layout(const TypeCtx& ctx, const std::string& text, const std::string& letters,
-               const char* attr)
-    : text_(text) {
-  std::string sorted = text, wanted = letters;
+               const char* attr) {
+  const bool readable = Parse(text);
+  std::string sorted, wanted = letters;
+  for (char letter : letters_) {
+    if (letter < 'a') sorted.push_back(letter);
+  }
   std::sort(sorted.begin(), sorted.end());
   std::sort(wanted.begin(), wanted.end());
-  if (sorted != wanted) {
-    ctx.Error(ErrorKind::kValueError, attr, " must be an order of the letters ", letters, ", got '",
-              text, "'");
+  bool spatial_block = false;
+  for (const auto& [letter, size] : blocks_) {
+    spatial_block = spatial_block || std::string("NDHW").find(letter) != std::string::npos;
   }
+  if (!readable || sorted != wanted || spatial_block) {
+    ctx.Error(ErrorKind::kValueError, attr, " must be an order of the letters ", letters, ", got '",
+              text, "'; channels may be blocked, as in NCHW16c");
+  }
+}
+
+bool Layout::Parse(const std::string& text) {
+  int64_t size = 0;
+  for (char c : text) {
+    if (c >= '0' && c <= '9' && size < (1 << 20)) {
+      size = size * 10 + (c - '0');
+    } else if (c >= 'A' && c <= 'Z' && size == 0) {
+      letters_.push_back(c);
+    } else if (c >= 'a' && c <= 'z' && size > 0) {
+      letters_.push_back(c);
+      const char outer = static_cast<char>(c - 'a' + 'A');
+      if (At(outer) == std::string::npos || BlockOf(outer) != 0) return false;
+      blocks_.emplace_back(outer, size);
+      size = 0;
+    } else {
+      return false;
+    }
+  }
+  return size == 0;
+}
+
+int64_t Layout::BlockOf(char letter) const {
+  for (const auto& [blocked, size] : blocks_) {
+    if (blocked == letter) return size;
+  }
+  return 0;
+}
+
+Expr Layout::Extent(const ffi::Array<Expr>& shape, char letter) const {
+  const Expr outer = shape[static_cast<int64_t>(At(letter))];
+  const int64_t block = BlockOf(letter);
+  return block == 0 ? outer : outer * Expr(block);
+}
+
+Expr Layout::Index(const ffi::Array<Expr>& indices, char letter) const {
+  const Expr outer = indices[static_cast<int64_t>(At(letter))];
+  const int64_t block = BlockOf(letter);
+  if (block == 0) return outer;
+  const char inner = static_cast<char>(letter - 'A' + 'a');
+  return outer * Expr(block) + indices[static_cast<int64_t>(At(inner))];
 }
 
 std::string SpatialLetters(size_t count) { return std::string("DHW").substr(3 - count); }

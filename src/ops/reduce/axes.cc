@@ -24,7 +24,11 @@ Type InferReduced(TypeCtx& ctx, const TensorType& x, const std::optional<Ints>& 
   auto dims = x->GetShape();
   if (!dims.has_value()) {
     int64_t left = x->ndim - static_cast<int64_t>(reduced.size());
-    if (left == 0 && !keepdims) return ctx.Result(Dims(), dtype);
+    if (left == 0) {
+      Dims ones;
+      for (int64_t d = 0; keepdims && d < x->ndim; ++d) ones.push_back(Expr(1));
+      return ctx.Result(ones, dtype);
+    }
     return ctx.Result(std::nullopt, keepdims ? x->ndim : left, dtype);
   }
   Dims kept;
