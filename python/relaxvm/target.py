@@ -19,6 +19,10 @@ class Target:
     another target.  `host` is where the code that starts kernels runs; a CPU is its own host.
     """
 
+    kind: str
+    attrs: dict[str, Any]
+    host: Target | None
+
     def __init__(self, text: str | Mapping[str, Any] | Target, host: Any = None) -> None:
         if isinstance(text, Target):
             self.kind, self.attrs = text.kind, dict(text.attrs)
