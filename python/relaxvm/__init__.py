@@ -42,6 +42,7 @@ _MODULES = (
     "runtime",
     "s_tir",
     "script",
+    "support",
     "target",
     "te",
     "testing",
