@@ -172,6 +172,13 @@ void Register() {
            })
       .def("relaxvm.runtime.null_device_stats", NullDeviceStats)
       .def("relaxvm.runtime.num_usable_cpus", runtime::NumUsableCpus)
+      // What code for this machine depends on besides its CPU's features.
+      .def("relaxvm.runtime.describe_caches",
+           [] {
+             const runtime::CacheSizes sizes = runtime::ReadCacheSizes();
+             return ffi::String("l1 " + std::to_string(sizes.l1) + " l2 " +
+                                std::to_string(sizes.l2) + " l3 " + std::to_string(sizes.l3));
+           })
       .def("relaxvm.runtime.default_num_threads", runtime::DefaultNumThreads)
       .def("relaxvm.runtime.check_library",
            [](ffi::String path) { runtime::CheckSharedLibrary(std::string(path)); })

@@ -10,6 +10,7 @@
 #include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
+#include "runtime/platform/cpus.h"
 #include "runtime/platform/library.h"
 #include "runtime/platform/memory.h"
 #include "script/print.h"
@@ -57,7 +58,7 @@ auto Timed(const char* name, const RunOptions& options, std::vector<PassTiming>*
 codegen::KernelOptions OptionsForKernels(const BuildOptions& options) {
   codegen::KernelOptions kernels;
   kernels.target = options.run.target;
-  kernels.num_threads = options.num_threads;
+  kernels.num_threads = options.num_threads > 0 ? options.num_threads : runtime::NumUsableCpus();
   kernels.progress = [&options](int done, int total) {
     if (options.run.check_interrupt) options.run.check_interrupt();
     if (options.run.progress) options.run.progress({"native code", done, total});

@@ -29,9 +29,10 @@ void ChooseLayouts(Pipeline& p) {
 }
 
 // Fuses what LegalizeOps made and what users wrote as call_tir.
-void Fuse(Pipeline& p) {
+void Fuse(Pipeline& p, bool optimize) {
   p.Run(Pass::kAnnotateTIROpPattern);
   p.Run(Pass::kFoldConstant);
+  if (optimize) p.Run(Pass::kPackWeights);
   p.Run(Pass::kFuseOps);
   p.Run(Pass::kFuseTIR);
 }
@@ -73,7 +74,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
 
   p.Stage("lowered");  // operators are calls of tensor programs, packed functions and the VM
   p.Run(Pass::kLegalizeOps);
-  if (name != "finish") Fuse(p);
+  if (name != "finish") Fuse(p, name == "default");
   if (name == "default") {
     p.Run(Pass::kDeadCodeElimination);
     p.Run(Pass::kRewriteDataflowReshape);

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes of pass_list.def that reach into folders which passes/ does not know: lowering/ and
 // schedule/.
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "analysis/calls.h"
 #include "analysis/program_inplace.h"
-#include "codegen/llvm/kernels.h"
+#include "ir/visitor.h"
 #include "lowering/legalize_ops.h"
 #include "passes/pass.h"
+#include "pipeline/machine.h"
 #include "schedule/cpu/cpu.h"
 
 namespace relaxvm::passes {
@@ -32,18 +38,92 @@ tir::PrimFunc WithOverwritable(const tir::PrimFunc& scheduled, const tir::PrimFu
 }  // namespace
 
 IRModule ScheduleTensorPrograms(IRModule mod, const PassContext& context) {
-  const target::Machine machine = codegen::MachineOf(context.target);
-  const schedule::cpu::Traits traits{machine.vector_bytes, machine.num_vectors};
+  const target::Machine machine = pipeline::MachineFor(context.target);
   std::vector<std::pair<ir::GlobalVar, tir::PrimFunc>> scheduled;
   for (const auto& [var, func] : mod->functions) {
     if (auto program = func.as<tir::PrimFunc>()) {
-      tir::PrimFunc final_form = schedule::cpu::Schedule(program.value(), traits);
+      tir::PrimFunc final_form = schedule::cpu::Schedule(program.value(), machine);
       if (final_form.same_as(program.value())) continue;
       scheduled.emplace_back(var, WithOverwritable(final_form, program.value()));
     }
   }
   for (auto& [var, program] : scheduled) mod.Update(var->name_hint, std::move(program));
   return mod;
+}
+
+namespace {
+
+class WeightPacker : public ir::Mutator {
+ public:
+  WeightPacker(IRModule* mod, const PassContext& context)
+      : mod_(mod), context_(context), machine_(pipeline::MachineFor(context.target)) {}
+
+  ir::Expr MutateCall(const ir::Call& call) override {
+    ir::Expr now = ir::Mutator::MutateCall(call);
+    std::optional<analysis::TirCall> tir_call = analysis::AsCallTir(now);
+    if (!tir_call) return now;
+    for (size_t i = 0; i < tir_call->args.size(); ++i) {
+      const auto* weight = tir_call->args[static_cast<int64_t>(i)].as<ir::ConstantObj>();
+      if (weight == nullptr || weight->data.numel() == 0) continue;
+      const Packed* packed = PackedFor(tir_call->func, i);
+      if (packed == nullptr) continue;
+      ffi::Array<ir::Expr> tensors = tir_call->args;
+      tensors.Set(static_cast<int64_t>(i), ir::Constant(Panels(*packed, weight->data), now->span));
+      ffi::Array<ir::Expr> args = tir_call->call->args;
+      args.Set(0, packed->name);
+      args.Set(1, ir::Tuple(tensors));
+      return ir::Call(tir_call->call->op, args, tir_call->call->attrs, tir_call->call->ty_args,
+                      call->span, tir_call->call->ty);
+    }
+    return now;
+  }
+
+ private:
+  struct Packed {
+    ir::GlobalVar name;
+    schedule::cpu::PackedOperand operand;
+  };
+
+  const Packed* PackedFor(const ir::GlobalVar& func, size_t arg) {
+    auto [it, fresh] = packed_.try_emplace({func.get(), arg});
+    if (!fresh) return it->second ? &*it->second : nullptr;
+    auto program = mod_->get()->Lookup(func).as<tir::PrimFunc>();
+    if (!program) return nullptr;
+    auto operand = schedule::cpu::PackOperand(program.value(), arg, machine_);
+    if (!operand) return nullptr;
+    const ffi::String name = mod_->UniqueName(std::string(func->name_hint) + "_packed");
+    const ir::GlobalVar var = mod_->Update(name, operand->program);
+    it->second.emplace(Packed{var, *operand});
+    return &*it->second;
+  }
+
+  ffi::Tensor Panels(const Packed& packed, const ffi::Tensor& weight) {
+    OutputTensor out{{}, weight.dtype()};
+    for (const ir::Expr& dim : packed.operand.shape) out.shape.push_back(ir::AsInt(dim).value());
+    return context_.evaluate(packed.operand.pack, {weight}, {out})[0];
+  }
+
+  IRModule* mod_;
+  const PassContext& context_;
+  target::Machine machine_;
+  std::map<std::pair<const ffi::Object*, size_t>, std::optional<Packed>> packed_;
+};
+
+}  // namespace
+
+IRModule PackWeights(IRModule mod, const PassContext& context) {
+  if (!context.evaluate) return mod;
+  IRModule grown = mod;
+  WeightPacker packer(&grown, context);
+  std::vector<std::pair<ir::GlobalVar, ir::Function>> changed;
+  for (const auto& [var, func] : mod->functions) {
+    auto function = func.as<ir::Function>();
+    if (!function) continue;
+    ir::Function now = packer.Mutate(function.value()).as<ir::Function>().value();
+    if (!now.same_as(function.value())) changed.emplace_back(var, now);
+  }
+  for (auto& [var, function] : changed) grown.Update(var->name_hint, function);
+  return grown;
 }
 
 }  // namespace relaxvm::passes

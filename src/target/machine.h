@@ -1,15 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that code is made for, as schedules see it.  codegen/llvm fills it in (MachineOf):
-// only LLVM knows the features of a named CPU.
+// The machine that code is made for, as schedules see it.  codegen/llvm says what a CPU's registers
+// can do (MachineOf: only LLVM knows the features of a named CPU); pipeline/ adds what the running
+// system says about caches and cores when the code is for this machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace relaxvm::target {
 
+// The defaults are what a CPU that is only named is taken for.
 struct Machine {
   int64_t vector_bytes = 16;  // of one register
   int64_t num_vectors = 16;   // registers
+  bool fma = false;           // multiply and add in one instruction
+  // Independent multiply-adds under way that keep the units busy, with a reserve: latency x units.
+  int64_t chains = 12;
+  bool dot_bf16 = false;        // sums of products of bfloat16 pairs into float32 (AVX512-BF16)
+  bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32 (VNNI)
+  int64_t l1_bytes = 32 << 10;  // data caches: of a core,
+  int64_t l2_bytes = 512 << 10;
+  int64_t l3_bytes = 8 << 20;  // of all cores together; 0: there is none
+  int num_cores = 1;           // that the process may use
+
+  int64_t Lanes(int64_t elem_bytes) const {
+    return std::max<int64_t>(1, vector_bytes / elem_bytes);
+  }
 };
 
 }  // namespace relaxvm::target

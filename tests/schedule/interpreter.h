@@ -111,6 +111,15 @@ class Interpreter {
     }
     if (const auto* b = e.as<ir::BroadcastObj>())
       return Lanes(static_cast<size_t>(b->lanes), Eval(b->value)[0]);
+    if (const auto* s = e.as<ir::ShuffleObj>()) {
+      Lanes all, out;
+      for (const ir::Expr& vector : s->vectors) {
+        const Lanes part = Eval(vector);
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      for (int64_t index : s->indices) out.push_back(all.at(static_cast<size_t>(index)));
+      return out;
+    }
     if (const auto* i = e.as<ir::IntrinObj>()) return EvalIntrin(i);
     const auto* load = e.as<tir::BufferLoadObj>();
     RELAXVM_CHECK(load != nullptr) << e->GetTypeKey();
@@ -210,8 +219,10 @@ class Interpreter {
       const auto* store = s.as<tir::BufferStoreObj>();
       RELAXVM_CHECK(store != nullptr) << s->GetTypeKey();
       if (store->predicate.defined() && Eval(store->predicate)[0] == 0) return;
-      const double value = Eval(store->value)[0];
-      if (double* at = Element(store->buffer, store->indices, 0)) *at = value;
+      const Lanes value = Eval(store->value);
+      for (size_t lane = 0; lane < value.size(); ++lane) {
+        if (double* at = Element(store->buffer, store->indices, lane)) *at = value[lane];
+      }
     }
   }
 

@@ -36,7 +36,7 @@ std::vector<double> Filled(const tir::PrimFunc& func, size_t param, const Sizes&
 
 // Runs both and compares the last parameter.
 void ExpectSame(const tir::PrimFunc& func, const Sizes& sizes, double tolerance = 0) {
-  cpu::Traits traits{64, 32};
+  target::Machine traits{64, 32};
   tir::PrimFunc scheduled = cpu::Schedule(func, traits);
   ASSERT_TRUE(ir::GetAttr<bool>(scheduled->attrs, tir::attr::kScheduled, false));
   std::vector<std::vector<double>> want_memory, have_memory;
@@ -137,6 +137,48 @@ TEST(CpuSchedule, MatmulWithSymbolicRows) {
       auto func = Matmul(Var("m", Int(64)), 80, 7, transposed, epilogue);
       EXPECT_TRUE(IsTiled(func));
       for (int64_t size : {0, 1, 5, 6, 7, 50}) ExpectSame(func, {{"m", size}});
+    }
+  }
+}
+
+// Rows that tiles do not divide are spread; few rows have several sets of sums; a wide right side
+// that lies along k is turned in blocks.
+TEST(CpuSchedule, MatmulsAroundEveryEdge) {
+  Var m("m", Int(64)), n("n", Int(64)), k("k", Int(64));
+  for (bool transposed : {false, true}) {
+    for (int64_t rows : {1, 2, 3, 7, 13}) ExpectSame(Matmul(rows, 70, 37, transposed, false), {});
+    auto func = Matmul(m, n, k, transposed, true);
+    for (int64_t columns : {1, 33, 130}) {
+      for (int64_t depth : {1, 39})
+        ExpectSame(func, {{"m", columns == 33 ? 1 : 5}, {"n", columns}, {"k", depth}});
+    }
+  }
+}
+
+TEST(CpuSchedule, WeightsInPanels) {
+  const target::Machine machine{64, 32};
+  for (bool transposed : {false, true}) {
+    for (int64_t columns : {40, 64, 100, 200}) {
+      auto plain = Matmul(Var("m", Int(64)), columns, 21, transposed, false);
+      auto operand = cpu::PackOperand(plain, 1, machine);
+      ASSERT_EQ(operand.has_value(), transposed || columns > 64);
+      if (!operand.has_value()) continue;
+      EXPECT_FALSE(cpu::PackOperand(plain, 0, machine).has_value());
+      EXPECT_TRUE(IsTiled(operand->program));
+      // The panels of the weight, then the product: as the plain program does it.
+      std::vector<double> weight = Filled(plain, 1, {}, 7),
+                          panels = Filled(operand->program, 1, {}, 7);
+      testing::Interpreter().Run(operand->pack, {&weight, &panels}, {});
+      for (int64_t rows : {0, 1, 3, 4, 17}) {
+        const Sizes sizes = {{"m", rows}};
+        std::vector<double> a = Filled(plain, 0, sizes, 7), want = Filled(plain, 2, sizes, 7);
+        std::vector<double> have = want;
+        testing::Interpreter().Run(plain, {&a, &weight, &want}, sizes);
+        testing::Interpreter interpreter;
+        interpreter.Run(cpu::Schedule(operand->program, machine), {&a, &panels, &have}, sizes);
+        EXPECT_EQ(interpreter.num_out_of_bounds, 0);
+        EXPECT_EQ(have, want);
+      }
     }
   }
 }

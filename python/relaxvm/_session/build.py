@@ -178,8 +178,10 @@ def _libraries() -> list[Path]:
 
 
 def machine() -> str:
-    """The processor and what it can do: code for "llvm" uses all of it."""
-    lines = {platform.machine()}
+    """The processor, what it can do and has granted: code for "llvm" is made for all of it."""
+    caches = _ffi.runtime_function("runtime.describe_caches")()
+    cores = _ffi.runtime_function("runtime.num_usable_cpus")()
+    lines = {platform.machine(), f"{caches} cores {cores}"}
     try:
         with open("/proc/cpuinfo") as file:
             lines |= {line for line in file if line.startswith(("flags", "Features", "model name"))}

@@ -63,9 +63,8 @@ class Jobs {
   Jobs(const KernelOptions& options, size_t count) : options_(options), count_(count) {}
 
   void Run(const std::function<void(const Compiler&, size_t)>& work) {
-    size_t num_threads = options_.num_threads > 0 ? static_cast<size_t>(options_.num_threads)
-                                                  : std::thread::hardware_concurrency();
-    num_threads = std::max<size_t>(1, std::min(num_threads, count_));
+    const size_t wanted = static_cast<size_t>(std::max(1, options_.num_threads));
+    const size_t num_threads = std::max<size_t>(1, std::min(wanted, count_));
     std::vector<std::thread> threads;
     for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&] { Loop(work); });
     Loop(work);
@@ -127,10 +126,20 @@ target::Machine MachineOf(const std::string& target) {
   auto has = [&](const char* feature) {
     return features.find(",+" + std::string(feature) + ",") != std::string::npos;
   };
-  if (has("avx512f") && has("avx512vl")) return {64, 32};
-  if (has("avx")) return {32, 16};
-  if (has("neon")) return {16, 32};
-  return {16, 16};
+  target::Machine machine;
+  machine.fma = has("fma") || has("neon");
+  if (has("avx512f") && has("avx512vl")) {
+    machine.vector_bytes = 64;
+    machine.num_vectors = 32;
+    machine.l2_bytes = 1 << 20;
+    machine.dot_bf16 = has("avx512bf16");
+    machine.dot_int8 = has("avx512vnni");
+  } else if (has("avx")) {
+    machine.vector_bytes = 32;
+  } else if (has("neon")) {
+    machine.num_vectors = 32;
+  }
+  return machine;
 }
 
 std::string InspectKernel(const ir::IRModule& mod, const std::string& name,

@@ -17,7 +17,7 @@ namespace relaxvm::codegen {
 struct KernelOptions {
   std::string target =
       "llvm";           // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
-  int num_threads = 0;  // compile jobs at once; 0: as many as the process may use
+  int num_threads = 1;  // compile jobs at once
   std::function<void(int done, int total)>
       progress;  // may be empty; called from one thread at a time
 };
@@ -50,7 +50,7 @@ LoadedKernels LoadInMemory(const KernelSet& kernels);
 // temporary file first; throws when there is none.
 void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
 
-// Vector registers of a target, from the features of its CPU.
+// What the CPU of a target can do, from its features; caches and cores are guesses.
 target::Machine MachineOf(const std::string& target);
 
 // Text for people: LLVM IR or assembly of one program.

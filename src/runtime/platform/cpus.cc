@@ -19,6 +19,16 @@ int AffinityCount() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
+// The lowest CPU of the affinity mask.
+int FirstCpu() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 0;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &mask)) return i;
+  }
+  return 0;
+}
+
 // CPUs that the quota amounts to; 0 when there is none.
 int QuotaCount() {
   double quota = -1, period = -1;
@@ -71,6 +81,26 @@ int NumUsableCpus() {
   int count = std::max(1, AffinityCount());
   int quota = QuotaCount();
   return quota > 0 ? std::min(count, quota) : count;
+}
+
+CacheSizes ReadCacheSizes() {
+  CacheSizes sizes;
+  // Linux lists the caches of each CPU; where /sys is hidden they stay unknown.
+  for (int i = 0; i < 8; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(FirstCpu()) +
+                               "/cache/index" + std::to_string(i);
+    int level = 0;
+    int64_t kilobytes = 0;
+    std::string type;
+    std::ifstream(folder + "/level") >> level;
+    std::ifstream(folder + "/type") >> type;
+    std::ifstream(folder + "/size") >> kilobytes;  // "32K"
+    if (type == "Instruction" || kilobytes <= 0) continue;
+    if (level == 1) sizes.l1 = kilobytes << 10;
+    if (level == 2) sizes.l2 = kilobytes << 10;
+    if (level == 3) sizes.l3 = kilobytes << 10;
+  }
+  return sizes;
 }
 
 std::vector<std::string> MissingCpuFeatures(std::string_view required) {

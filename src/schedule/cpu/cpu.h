@@ -5,18 +5,11 @@
 
 #include "schedule/access.h"
 #include "schedule/stage.h"
+#include "target/machine.h"
 
 namespace relaxvm::schedule::cpu {
 
-// What schedules ask of the machine.
-struct Traits {
-  int64_t vector_bytes = 16;  // of one register
-  int64_t num_vectors = 16;   // registers
-
-  int64_t Lanes(int64_t elem_bytes) const {
-    return std::max<int64_t>(1, vector_bytes / elem_bytes);
-  }
-};
+using target::Machine;
 
 // Additions that are worth a thread of their own.
 inline constexpr int64_t kWorkPerThread = 16384;
@@ -24,21 +17,32 @@ inline constexpr int64_t kWorkPerThread = 16384;
 // calling thread.
 inline constexpr const char* kParallelIf = "parallel_if";
 
-PrimFunc Schedule(const PrimFunc& func, const Traits& traits);
+PrimFunc Schedule(const PrimFunc& func, const Machine& traits);
+
+// A program that reads one of its parameters, the weight of a contraction, in panels
+// (target/packed.h).
+struct PackedOperand {
+  PrimFunc program;        // as before, but for that parameter
+  PrimFunc pack;           // (weight) -> (panels)
+  ffi::Array<Expr> shape;  // of the panels
+};
+// Absent when the parameter is no such weight, or is read well as it is.
+std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
+                                         const Machine& machine);
 
 // ---- parts ----
 
 // The stage for fixed values of everything but its axes: vectors along the best axis, accumulators
 // in registers.
-Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer);
+Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
 // A reduction with spatial axis `vector` along the lanes.
-Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Traits& traits,
+Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer);
 
 // A contraction (with what finishes it) on register tiles; parallel by itself.
 // Absent when its form is not one the tiles handle.
-std::optional<Stmt> EmitContraction(const Stage& contraction, const Traits& traits,
+std::optional<Stmt> EmitContraction(const Stage& contraction, const Machine& traits,
                                     arith::Analyzer* analyzer);
 
 // Bytes of the widest element that the stage touches.

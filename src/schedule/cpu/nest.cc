@@ -39,7 +39,7 @@ bool HorizontalForm(Combine combine) {
 
 class NestEmitter {
  public:
-  NestEmitter(const Stage& stage, const Traits& traits, arith::Analyzer* analyzer)
+  NestEmitter(const Stage& stage, const Machine& traits, arith::Analyzer* analyzer)
       : stage_(stage),
         traits_(traits),
         analyzer_(analyzer),
@@ -215,7 +215,7 @@ class NestEmitter {
   }
 
   const Stage& stage_;
-  const Traits& traits_;
+  const Machine& traits_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
 };
@@ -289,7 +289,7 @@ Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
   return LoadPredicator(lane, predicate).Mutate(e);
 }
 
-Stmt EmitNest(const Stage& flat, const Traits& traits, arith::Analyzer* analyzer) {
+Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
   return NestEmitter(flat, traits, analyzer).Run();
 }
 

@@ -58,7 +58,8 @@ class RowTemps : public tir::StmtMutator {
 
 class Scheduler {
  public:
-  Scheduler(Program program, const Traits& traits) : program_(std::move(program)), traits_(traits) {
+  Scheduler(Program program, const Machine& traits)
+      : program_(std::move(program)), traits_(traits) {
     for (const Buffer& b : program_.temps) temps_.insert(b.get());
   }
 
@@ -242,8 +243,12 @@ class Scheduler {
     row.spatial = {flat.spatial[inner]};
     std::vector<Axis> rows = flat.spatial;
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(inner));
-    // Finding a row's axes costs divisions: rows are made long enough to forget them.
-    while (rows.size() > 1 && Estimate(WorkOf(row)) < kWorkPerRow) {
+    // Finding a row's axes costs divisions: rows are made long enough to forget them.  Windows
+    // share what they read with their neighbours.
+    const bool window =
+        flat.combine != Combine::kNone && row.spatial[0].var.same_as(flat.spatial.back().var);
+    while (rows.size() > 1 &&
+           ((window && row.spatial.size() == 1) || Estimate(WorkOf(row)) < kWorkPerRow)) {
       row.spatial.insert(row.spatial.begin(), rows.back());
       rows.pop_back();
     }
@@ -308,7 +313,7 @@ class Scheduler {
   }
 
   Program program_;
-  const Traits& traits_;
+  const Machine& traits_;
   mutable arith::Analyzer analyzer_;
   std::unordered_set<const ffi::Object*> temps_;
   std::unordered_set<const ffi::Object*>
@@ -317,7 +322,7 @@ class Scheduler {
 
 }  // namespace
 
-PrimFunc Schedule(const PrimFunc& func, const Traits& traits) {
+PrimFunc Schedule(const PrimFunc& func, const Machine& traits) {
   if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return func;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contractions as tiles see them: C[m, n] = finish(sum over k of A[m, k] * B[k, n]), and the parts
+// that make code of one.
+//
+// The vector axis is the one that runs contiguously through C; the operand that has it is called B,
+// the other A.  Convolutions are the same with other offsets: over channels-last data C's
+// contiguous axis is the output channel (B is the weight), over channels-first data it is the width
+// (B is the image).
+#pragma once
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+
+struct Contraction {
+  Stage stage;     // offsets flat, neighbouring axes merged, the reduction ordered
+  DLDataType acc;  // of the sums
+  Expr a, b;       // the operands' formulas: loads, perhaps inside casts
+  Axis row{Var("row", Int(64)), Expr(1)};        // the tile's rows: of A alone
+  Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone
+  // The other spatial axes: of both operands, of A, of B.
+  std::vector<Axis> batch, outer_a, outer_b;
+  // B by panels: where these are defined `b` reads column `column` of panel `panel`, instead of
+  // using the vector axis.  Columns up to the panel's end may be read.
+  Var panel{"panel", Int(64)}, column{"column", Int(64)};
+  int64_t panel_width = 0;  // 0: B is not in panels
+
+  const tir::BufferLoadObj* LoadOf(const Expr& operand) const {
+    return StripCasts(operand).as<tir::BufferLoadObj>();
+  }
+  std::vector<Axis> AllAxes() const {
+    std::vector<Axis> all = stage.spatial;
+    all.insert(all.end(), stage.reduce.begin(), stage.reduce.end());
+    return all;
+  }
+  // Axes that choose a matrix B.
+  std::vector<Axis> OuterOfB() const {
+    std::vector<Axis> outer = batch;
+    outer.insert(outer.end(), outer_b.begin(), outer_b.end());
+    return outer;
+  }
+};
+
+// Absent when the stage has another form.
+std::optional<Contraction> ReadContraction(const Stage& stage, const Machine& machine,
+                                           arith::Analyzer* analyzer);
+
+// One register's worth of columns: `lanes` of them from `offset` on.
+struct Columns {
+  int64_t offset;
+  int64_t lanes;
+};
+
+// The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of
+// panel `panel`, those at or above `limit` (null: none) left out.
+struct TilePart {
+  Expr panel;
+  Expr row_start;
+  int64_t rows;
+  std::vector<Columns> columns;
+  Expr limit;
+};
+Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
+              arith::Analyzer* analyzer);
+
+// Copies B to panels of `width` columns in a temporary and makes `c` read them there.
+struct PackedB {
+  Buffer buffer;
+  Stmt fill;
+};
+PackedB EmitPack(Contraction* c, int64_t width, const Machine& machine, arith::Analyzer* analyzer);
+
+// A parallel loop over all points of `axes`, the last one fastest; `work`: additions of a point.
+Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
+               arith::Analyzer* analyzer);
+// Linear index of a point of `axes`.
+Expr LinearIndex(const std::vector<Axis>& axes);
+
+}  // namespace relaxvm::schedule::cpu

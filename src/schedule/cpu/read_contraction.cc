@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a stage to a Contraction: which axis goes along the lanes, which along a tile's rows.
+#include <algorithm>
+
+#include "schedule/cpu/contraction.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+
+bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
+
+// Is `e` axis // c (or axis % c) with a constant c?  Gives c.
+int64_t DividesAxis(const Expr& e, ir::BinaryOp op, const Var& axis) {
+  const auto* binary = e.as<ir::BinaryObj>();
+  if (binary == nullptr || binary->op != op || !binary->a.same_as(axis)) return 0;
+  return ir::AsInt(binary->b).value_or(0);
+}
+
+class Reader {
+ public:
+  Reader(const Machine& machine, arith::Analyzer* analyzer)
+      : machine_(machine), analyzer_(analyzer) {}
+
+  std::optional<Contraction> Read(const Stage& stage) {
+    if (!StartsAtZero(stage)) return std::nullopt;
+    c_.acc = stage.value.dtype();
+    c_.stage = stage;
+    FindPanels();
+    const std::optional<Var> in_panels =
+        c_.panel_width > 0 ? std::optional<Var>(c_.vector.var) : std::nullopt;
+    c_.stage = FlattenStage(c_.stage, analyzer_);
+    OrderReduction();
+    CollapseAxes(&c_.stage, analyzer_);
+    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
+    c_.a = times->a;
+    c_.b = times->b;
+    if (c_.LoadOf(c_.a) == nullptr || c_.LoadOf(c_.b) == nullptr) return std::nullopt;
+    if (!Classify(in_panels)) return std::nullopt;
+    return std::move(c_);
+  }
+
+ private:
+  static bool StartsAtZero(const Stage& stage) {
+    if (ir::IsIntValue(stage.identity, 0)) return true;
+    const auto* zero = stage.identity.as<ir::FloatImmObj>();
+    return zero != nullptr && zero->value == 0;
+  }
+
+  // A load at [..., j // w, ..., j % w] reads panels of width w: the two indices become variables
+  // of their own, so that what is left is linear.
+  void FindPanels() {
+    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
+    for (const Expr& operand : {times->a, times->b}) {
+      const auto* load = c_.LoadOf(operand);
+      if (load == nullptr || load->indices.empty()) continue;
+      for (const Axis& axis : c_.stage.spatial) {
+        const Expr& last = load->indices[load->indices.size() - 1];
+        const int64_t width = DividesAxis(last, ir::BinaryOp::kFloorMod, axis.var);
+        if (width < 1) continue;
+        ffi::Array<Expr> indices = load->indices;
+        int found = 0;
+        for (size_t i = 0; i + 1 < indices.size(); ++i) {
+          if (DividesAxis(indices[i], ir::BinaryOp::kFloorDiv, axis.var) != width) continue;
+          indices.Set(static_cast<int64_t>(i), c_.panel);
+          ++found;
+        }
+        if (found != 1) continue;
+        indices.Set(static_cast<int64_t>(indices.size()) - 1, c_.column);
+        c_.vector = axis;
+        c_.panel_width = width;
+        ReplaceLoad(load, BufferLoad(load->buffer, indices, load->predicate, load->span));
+        return;
+      }
+    }
+  }
+
+  void ReplaceLoad(const BufferLoadObj* from, const Expr& to) {
+    class Replacer : public tir::StmtMutator {
+     public:
+      Replacer(const BufferLoadObj* from, const Expr& to) : from_(from), to_(to) {}
+      Expr MutateBufferLoad(const BufferLoad& load) override {
+        return load.get() == from_ ? to_ : load;
+      }
+
+     private:
+      const BufferLoadObj* from_;
+      const Expr& to_;
+    };
+    c_.stage.value = Replacer(from, to).Mutate(c_.stage.value);
+  }
+
+  // Puts the axis with the shortest steps through memory last: what stands next to each other is
+  // read one after the other.
+  void OrderReduction() {
+    std::vector<const BufferLoadObj*> loads;
+    tir::PostOrderVisit(tir::Evaluate(c_.stage.value), [&](const ffi::ObjectRef& node) {
+      if (const auto* load = node.as<BufferLoadObj>()) loads.push_back(load);
+    });
+    auto step = [&](const Axis& axis) {
+      int64_t sum = 0;
+      for (const BufferLoadObj* load : loads) {
+        auto linear = LinearOffset::Of(load->indices[0], {axis});
+        if (!linear.has_value()) continue;
+        ffi::Map<Var, Expr> sizes;
+        Expr coeff = linear->Coeff(axis.var);
+        for (const Var& v : ir::FreeVars(coeff)) sizes.Set(v, 64);
+        sum += std::min<int64_t>(
+            ir::AsInt(analyzer_->Simplify(ir::Substitute(coeff, sizes))).value_or(0),
+            int64_t{1} << 40);
+      }
+      return sum;
+    };
+    std::stable_sort(c_.stage.reduce.begin(), c_.stage.reduce.end(),
+                     [&](const Axis& a, const Axis& b) { return step(a) > step(b); });
+  }
+
+  bool Classify(const std::optional<Var>& in_panels) {
+    auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
+    auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
+    auto out = LinearOffset::Of(c_.stage.indices[0], c_.AllAxes());
+    if (!a.has_value() || !b.has_value() || !out.has_value()) return false;
+    auto in = [](const LinearOffset& offset, const Axis& axis) {
+      return !IsZero(offset.Coeff(axis.var));
+    };
+    if (in_panels.has_value()) {
+      if (UsesVar(c_.a, c_.column)) {
+        std::swap(c_.a, c_.b);
+        std::swap(a, b);
+      }
+      if (!ir::IsIntValue(out->Coeff(*in_panels), 1)) return false;
+      if (in(*a, c_.vector)) return false;
+      bool still_there = false;
+      for (const Axis& axis : c_.stage.spatial)
+        still_there = still_there || axis.var.same_as(*in_panels);
+      if (!still_there || c_.panel_width % machine_.Lanes(SizeInBytes(c_.acc)) != 0) return false;
+    } else {
+      const Axis* vector = nullptr;
+      for (const Axis& axis : c_.stage.spatial) {
+        if (ir::IsIntValue(out->Coeff(axis.var), 1) && in(*a, axis) != in(*b, axis)) vector = &axis;
+      }
+      if (vector == nullptr) return false;
+      if (in(*a, *vector)) {
+        std::swap(c_.a, c_.b);
+        std::swap(a, b);
+      }
+      c_.vector = *vector;
+    }
+    std::vector<Axis> left;
+    for (const Axis& axis : c_.stage.spatial) {
+      if (axis.var.same_as(c_.vector.var)) continue;
+      (in(*b, axis) ? (in(*a, axis) ? c_.batch : c_.outer_b) : left).push_back(axis);
+    }
+    if (left.empty()) return false;
+    // The tile's rows: the longest A-only axis, the innermost of equals.
+    size_t best = left.size() - 1;
+    auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(int64_t{1} << 20); };
+    for (size_t i = left.size(); i-- > 0;) {
+      if (length(i) > length(best) && length(best) < 16) best = i;
+    }
+    c_.row = left[best];
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+    c_.outer_a = left;
+    return true;
+  }
+
+  const Machine& machine_;
+  arith::Analyzer* analyzer_;
+  Contraction c_;
+};
+
+}  // namespace
+
+std::optional<Contraction> ReadContraction(const Stage& stage, const Machine& machine,
+                                           arith::Analyzer* analyzer) {
+  return Reader(machine, analyzer).Read(stage);
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitTile: the code of one register tile.  Its sums stay in registers while all of k passes by;
+// what finishes the contraction is applied on the way to memory.
+#include <algorithm>
+
+#include "schedule/cpu/contraction.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using ir::Intrin;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+class TileEmitter {
+ public:
+  TileEmitter(const Contraction& c, int64_t panel_width, const TilePart& part,
+              const Machine& machine, arith::Analyzer* analyzer)
+      : c_(c),
+        part_(part),
+        analyzer_(analyzer),
+        panel_start_(part.panel * Expr(panel_width)),
+        width_(part.columns.back().offset + part.columns.back().lanes),
+        num_sets_(SetsFor(machine)),
+        acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local") {}
+
+  Stmt Run() {
+    ffi::Array<Stmt> seq = {tir::Bind(row_start_, part_.row_start), tir::AllocBuffer(acc_)};
+    for (int64_t set = 0; set < num_sets_; ++set) {
+      EachRegister([&](int64_t row, const Columns& c, bool) {
+        Var lane("lane", Int(64));
+        seq.push_back(
+            Lanes(lane, c, BufferStore(acc_, ir::Const(c_.acc, 0), {At(set, row, c) + lane})));
+      });
+    }
+    seq.push_back(Sum());
+    AddSets(&seq);
+    Store(&seq);
+    return SeqStmt::Flatten(seq);
+  }
+
+ private:
+  // A small tile has few sums; several sets of them, each for every second or fourth k, keep the
+  // units busy.
+  int64_t SetsFor(const Machine& machine) const {
+    const int64_t registers = part_.rows * static_cast<int64_t>(part_.columns.size());
+    const int64_t others = static_cast<int64_t>(part_.columns.size()) + 1;
+    int64_t sets = 1;
+    if (c_.stage.reduce.empty()) return sets;
+    const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(int64_t{1} << 20);
+    while (sets < 4 && registers * sets < machine.chains &&
+           registers * sets * 2 + others <= machine.num_vectors && depth >= 16 * sets)
+      sets *= 2;
+    return sets;
+  }
+
+  void EachRegister(const std::function<void(int64_t, const Columns&, bool)>& body) const {
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      for (size_t v = 0; v < part_.columns.size(); ++v)
+        body(row, part_.columns[v], v + 1 == part_.columns.size());
+    }
+  }
+
+  Expr At(int64_t set, int64_t row, const Columns& c) const {
+    return Expr((set * part_.rows + row) * width_ + c.offset);
+  }
+  static Stmt Lanes(const Var& lane, const Columns& c, const Stmt& body) {
+    return For(lane, 0, c.lanes, ForKind::kVectorized, body);
+  }
+  // Which lanes are inside; null: all.  Only the last register of a rest can be partly outside.
+  Expr Inside(const Var& lane, const Columns& c, bool last) const {
+    if (!part_.limit.defined() || !last) return Expr();
+    return ir::Less(lane, part_.limit - panel_start_ - Expr(c.offset));
+  }
+
+  // One register of B at the current k.
+  Expr Right(const Var& lane, const Columns& c, bool last) const {
+    ffi::Map<Var, Expr> map;
+    Expr value;
+    if (c_.panel_width > 0) {
+      map.Set(c_.panel, part_.panel);
+      map.Set(c_.column, Expr(c.offset) + lane);
+      value = tir::Substitute(c_.b, map);
+    } else {
+      map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+      value = tir::Substitute(c_.b, map);
+      Expr inside = Inside(lane, c, last);
+      if (inside.defined()) value = PredicateLoads(value, lane, inside);
+    }
+    return ir::Cast(c_.acc, value);
+  }
+
+  // The products of one k, added to one set of sums.
+  Stmt Step(int64_t set) const {
+    Buffer right("right", {Expr(width_)}, c_.acc, "local");
+    ffi::Array<Stmt> step = {tir::AllocBuffer(right)};
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      Var lane("lane", Int(64));
+      step.push_back(Lanes(lane, c,
+                           BufferStore(right, Right(lane, c, v + 1 == part_.columns.size()),
+                                       {Expr(c.offset) + lane})));
+    }
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      Var left("left", c_.acc);
+      ffi::Map<Var, Expr> map;
+      map.Set(c_.row.var, row_start_ + Expr(row));
+      step.push_back(tir::Bind(left, ir::Cast(c_.acc, tir::Substitute(c_.a, map))));
+      for (const Columns& c : part_.columns) {
+        Var lane("lane", Int(64));
+        Expr at = At(set, row, c) + lane;
+        Expr next = right.Load({Expr(c.offset) + lane});
+        Expr sum = IsFloat(c_.acc) ? ir::CallIntrin(Intrin::kFma, {left, next, acc_.Load({at})})
+                                   : ir::Add(acc_.Load({at}), ir::Mul(left, next));
+        step.push_back(Lanes(lane, c, BufferStore(acc_, sum, {at})));
+      }
+    }
+    return SeqStmt::Flatten(step);
+  }
+
+  Stmt Sum() const {
+    if (num_sets_ == 1) return Loops(c_.stage.reduce, Step(0));
+    // The innermost axis in steps of num_sets_, what is left into the first set.
+    const Axis& inner = c_.stage.reduce.back();
+    const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
+    Var round("round", Int(64)), rest("rest", Int(64));
+    auto step_at = [&](int64_t set, const Expr& k) {
+      ffi::Map<Var, Expr> map;
+      map.Set(inner.var, k);
+      return tir::Substitute(Step(set), map);
+    };
+    ffi::Array<Stmt> sets;
+    for (int64_t set = 0; set < num_sets_; ++set)
+      sets.push_back(step_at(set, round * Expr(num_sets_) + Expr(set)));
+    const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
+    const Expr left = analyzer_->Simplify(inner.extent - done);
+    Stmt both = SeqStmt::Flatten({Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets)),
+                                  Loop(rest, left, ForKind::kSerial, step_at(0, done + rest))});
+    return Loops({c_.stage.reduce.begin(), c_.stage.reduce.end() - 1}, both);
+  }
+
+  void AddSets(ffi::Array<Stmt>* seq) const {
+    for (int64_t step = num_sets_ / 2; step > 0; step /= 2) {
+      for (int64_t set = 0; set < step; ++set) {
+        EachRegister([&](int64_t row, const Columns& c, bool) {
+          Var lane("lane", Int(64));
+          Expr to = At(set, row, c) + lane, from = At(set + step, row, c) + lane;
+          seq->push_back(
+              Lanes(lane, c, BufferStore(acc_, ir::Add(acc_.Load({to}), acc_.Load({from})), {to})));
+        });
+      }
+    }
+  }
+
+  void Store(ffi::Array<Stmt>* seq) const {
+    EachRegister([&](int64_t row, const Columns& c, bool last) {
+      Var lane("lane", Int(64));
+      ffi::Map<Var, Expr> map;
+      map.Set(c_.row.var, row_start_ + Expr(row));
+      map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+      Expr value = acc_.Load({At(0, row, c) + lane});
+      if (c_.stage.finish.defined()) {
+        map.Set(c_.stage.reduced, value);
+        value = tir::Substitute(c_.stage.finish, map);
+      }
+      value = ir::Cast(c_.stage.out->elem_dtype(), value);
+      Expr inside = Inside(lane, c, last);
+      if (inside.defined()) value = PredicateLoads(value, lane, inside);
+      seq->push_back(Lanes(
+          lane, c,
+          BufferStore(*c_.stage.out, value, {tir::Substitute(c_.stage.indices[0], map)}, inside)));
+    });
+  }
+
+  const Contraction& c_;
+  const TilePart& part_;
+  arith::Analyzer* analyzer_;
+  Expr panel_start_;
+  int64_t width_;  // of all columns
+  int64_t num_sets_;
+  Buffer acc_;
+  Var row_start_{"row_start", Int(64)};
+};
+
+}  // namespace
+
+Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
+              arith::Analyzer* analyzer) {
+  return TileEmitter(c, width, part, machine, analyzer).Run();
+}
+
+}  // namespace relaxvm::schedule::cpu
