@@ -2,11 +2,13 @@
 // Runs the pipeline, generates bytecode and native code, and links them.
 #include "pipeline/build.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "bytecode/serialize.h"
+#include "bytecode/verify.h"
 #include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
@@ -16,18 +18,44 @@
 #include "script/print.h"
 #include "tir/stmt.h"
 #include "vm/executable_module.h"
+#include "vm/native_plan.h"
 
 namespace relaxvm::pipeline {
 namespace {
 
-void CheckExecMode(const std::string& mode) {
-  if (mode == "bytecode") return;
-  if (mode == "compiled") {
-    Fail(ErrorKind::kNotImplementedError,
-         "exec_mode=\"compiled\" is not built yet; use exec_mode=\"bytecode\"");
-  }
+bool IsCompiled(const std::string& mode) {
+  if (mode == "bytecode" || mode == "compiled") return mode == "compiled";
   Fail(ErrorKind::kValueError, "exec_mode=\"", mode,
        "\" is unknown; use \"bytecode\" or \"compiled\"");
+}
+
+// VMTIRCodeGen, first half: the bytecode functions planned as native code, each plain and watched.
+std::vector<bytecode::NativePlan> PlanNativeFunctions(const bytecode::ExecutableData& data,
+                                                      const IRModule& programs) {
+  bytecode::Verify(data, "the compiled executable");
+  vm::NativePlanOptions options;
+  options.kernels = codegen::KernelParams(programs);
+  std::vector<bytecode::NativePlan> plans;
+  for (size_t i = 0; i < data.func_table.size(); ++i) {
+    if (data.func_table[i].kind != bytecode::FuncKind::kVMFunc) continue;
+    for (bool is_watched : {false, true}) {
+      options.is_watched = is_watched;
+      plans.push_back(vm::MakeNativePlan(data, static_cast<int64_t>(i), options));
+    }
+  }
+  return plans;
+}
+
+// Second half: what is native now needs no instructions.
+void DropBytecode(const std::vector<bytecode::NativePlan>& plans, bytecode::ExecutableData* data) {
+  for (const bytecode::NativePlan& plan : plans) {
+    bytecode::FuncInfo& info = data->func_table[plan.func];
+    info.kind = bytecode::FuncKind::kVMTIRFunc;
+    info.start_instr = info.end_instr = 0;
+    info.register_file_size = std::max<int64_t>(plan.num_slots, info.num_args + 1);
+  }
+  data->instr_offset.clear();
+  data->instr_data.clear();
 }
 
 // The tensor programs, each under the name that bytecode calls.
@@ -84,7 +112,7 @@ vm::KernelTableRef TableOf(const codegen::KernelSet& kernels) {
 std::string ModuleText(const IRModule& mod) { return script::Print(mod); }
 
 BuildResult Build(IRModule mod, const BuildOptions& options) {
-  CheckExecMode(options.exec_mode);
+  bool is_compiled = IsCompiled(options.exec_mode);
   Pipeline pipeline;
   MakePipeline(options.pipeline, &pipeline);
   RunOptions run = options.run;
@@ -97,8 +125,15 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
   if (result.stopped) return result;
   auto data =
       Timed("VMCodeGen", run, &result.timings, [&] { return codegen::VMCodeGen(result.mod); });
+  IRModule programs = TensorPrograms(result.mod);
+  std::vector<bytecode::NativePlan> plans;
+  if (is_compiled) {
+    plans = Timed("VMTIRCodeGen", run, &result.timings,
+                  [&] { return PlanNativeFunctions(data, programs); });
+    DropBytecode(plans, &data);
+  }
   codegen::KernelSet kernels = Timed("BuildKernels", run, &result.timings, [&] {
-    return codegen::BuildKernels(TensorPrograms(result.mod), OptionsForKernels(options));
+    return codegen::BuildKernels(programs, OptionsForKernels(options), plans);
   });
   result.executable = Timed("Link", run, &result.timings, [&] {
     vm::KernelTableRef table = TableOf(kernels);

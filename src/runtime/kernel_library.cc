@@ -4,6 +4,8 @@
 
 #include <tvm/ffi/function.h>
 
+#include <cstring>
+
 #include "runtime/kernel_context.h"
 #include "runtime/platform/cpus.h"
 #include "support/error.h"
@@ -79,7 +81,19 @@ void KernelLibrary::AdoptTable(const RelaxvmKernelTable* table) {
 
 const RelaxvmKernelEntry* KernelLibrary::FindKernel(const std::string& name) const {
   auto it = kernels_.find(name);
-  return it == kernels_.end() || it->second->direct == nullptr ? nullptr : it->second;
+  if (it == kernels_.end() || it->second->direct == nullptr) return nullptr;
+  return it->second->params[0] == kNativeParams[0] ? nullptr : it->second;
+}
+
+RelaxvmNative KernelLibrary::FindNative(const std::string& name) const {
+  auto it = kernels_.find(name);
+  if (it == kernels_.end() || it->second->params[0] != kNativeParams[0]) return nullptr;
+  if (std::strcmp(it->second->params, kNativeParams) != 0) {
+    Fail(ErrorKind::kRuntimeError, "the compiled function ", name,
+         " is of another version of relaxvm; compile the model again");
+  }
+  // A row of this kind holds another type of function.
+  return reinterpret_cast<RelaxvmNative>(reinterpret_cast<void*>(it->second->direct));
 }
 
 void* KernelLibrary::Symbol(const std::string& name) const {

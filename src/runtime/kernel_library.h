@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "runtime/platform/library.h"
-#include "target/kernel_abi.h"
+#include "target/native_abi.h"
 
 namespace relaxvm::runtime {
 
@@ -29,7 +29,10 @@ class KernelLibrary : public tvm::ffi::ModuleObj {
 
   // Null when the library has no direct entry of that name.
   const RelaxvmKernelEntry* FindKernel(const std::string& name) const;
-  // Null when there is none: `__vmtir__<name>` and the like.
+  // A compiled Relax function, by the name of its row.  Null when there is none; throws
+  // RuntimeError when it was compiled for another version.
+  RelaxvmNative FindNative(const std::string& name) const;
+  // Null when there is none.
   void* Symbol(const std::string& name) const;
   const SharedLibrary* library() const { return library_.get(); }
 

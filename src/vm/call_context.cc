@@ -15,7 +15,8 @@
 namespace relaxvm::vm {
 namespace {
 
-constexpr size_t kStackBytes = size_t{1} << 26;  // 4 million slots; pages are backed when touched
+// What must be left of the C++ stack for a call: kernels, builtins and foreign functions run on it.
+constexpr int64_t kStackReserve = int64_t{256} << 10;
 constexpr int64_t kPollNs = 20'000'000;
 constexpr int32_t kFirstTickStep = 16;
 constexpr int32_t kMaxTickStep = 1 << 20;
@@ -28,15 +29,38 @@ int64_t NowNs() {
 
 }  // namespace
 
-CallContext::CallContext()
-    : kernel(runtime::MakeKernelContext(&kernel_host, runtime::DefaultNumThreads(), nullptr)) {
-  base = static_cast<Slot*>(runtime::ReservePages(kStackBytes));
-  top = base;
+CallContext::CallContext() : RelaxvmNativeContext{} {
+  kernel = runtime::MakeKernelContext(&kernel_host, runtime::DefaultNumThreads(), nullptr);
   is_main_thread = runtime::IsMainThread();
-  limit = base == nullptr ? nullptr : base + kStackBytes / sizeof(Slot);
+  char* begin = runtime::StackBegin();
+  int64_t left = begin == nullptr ? 0 : static_cast<char*>(__builtin_frame_address(0)) - begin;
+  stack_limit = begin + std::min(kStackReserve, left / 2);
+  Reserve(kDefaultStackBytes);
 }
 
-CallContext::~CallContext() { runtime::ReleasePages(base, kStackBytes); }
+CallContext::~CallContext() {
+  if (base != nullptr) runtime::ReleasePages(base, static_cast<size_t>(reserved_bytes));
+}
+
+void CallContext::Reserve(int64_t num_bytes) {
+  base = static_cast<Slot*>(runtime::ReservePages(static_cast<size_t>(num_bytes)));
+  top = base;
+  stack_bytes = reserved_bytes = base == nullptr ? 0 : num_bytes;
+  limit = base + stack_bytes / static_cast<int64_t>(sizeof(Slot));
+}
+
+int CallContext::ResizeStack(int64_t num_bytes) {
+  if (num_bytes > reserved_bytes) {
+    if (base != nullptr) runtime::ReleasePages(base, static_cast<size_t>(reserved_bytes));
+    Reserve(num_bytes);
+    if (base == nullptr)
+      return Raise("RuntimeError", "out of address space for a register stack of " +
+                                       std::to_string(num_bytes) + " bytes");
+  }
+  stack_bytes = num_bytes;
+  limit = base + num_bytes / static_cast<int64_t>(sizeof(Slot));
+  return 0;
+}
 
 CallContext* CallContext::Current() {
   thread_local CallContext context;

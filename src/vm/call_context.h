@@ -8,24 +8,23 @@
 #include <string>
 
 #include "runtime/kernel_context.h"
+#include "target/native_abi.h"
 #include "vm/program.h"
 
 namespace relaxvm::vm {
 
-struct CallContext {
-  Slot* top = nullptr;           // first free slot
-  Slot* limit = nullptr;         // one past the last usable slot
+struct CallContext : RelaxvmNativeContext {
   VirtualMachine* vm = nullptr;  // of the innermost running call; null outside
   int32_t c_depth = 0;           // VM calls nested through foreign functions
-  int32_t ticks = 0;             // calls and backward jumps until the next poll
   int32_t tick_step = 16;
   int64_t last_poll_ns = 0;
   int64_t last_signal_check_ns = 0;
   bool is_main_thread = false;
   int64_t deadline_ns = 0;  // 0: none
   runtime::KernelHost kernel_host;
-  RelaxvmKernelContext kernel;
   Slot* base = nullptr;
+  int64_t stack_bytes = 0;     // of the register stack that may be used
+  int64_t reserved_bytes = 0;  // address space behind it
 
   CallContext();
   ~CallContext();
@@ -37,13 +36,25 @@ struct CallContext {
 
   // Called by the outermost call: its deadline is the VM's time limit from now.
   void StartDeadline();
+  // Called by the outermost call when the VM wants another size of the register stack.  Nonzero:
+  // raised.
+  int ResizeStack(int64_t num_bytes);
   // Looks for Ctrl-C and the deadline.  Nonzero: raised.  Re-arms `ticks` so that polls are
   // some 20 ms apart.
   int Poll();
+
+ private:
+  void Reserve(int64_t num_bytes);
 };
 
-// Most VM calls nested through foreign functions: each needs the C++ stack.
-inline constexpr int32_t kMaxCDepth = 400;
+// Of the register stack of a thread, unless the VM says otherwise: 4 million values.  Pages are
+// backed when touched.
+inline constexpr int64_t kDefaultStackBytes = int64_t{64} << 20;
+
+// Whether the C++ stack has no room for another call into the VM.
+inline bool IsStackFull(const CallContext* context) {
+  return static_cast<char*>(__builtin_frame_address(0)) < context->stack_limit;
+}
 
 // Sets tvm-ffi's raised error without a backtrace (50 ns instead of 30 us); returns -1.
 int Raise(const char* kind, const std::string& message);

@@ -92,6 +92,16 @@ const RelaxvmKernelEntry* ExecutableModule::FindKernel(const std::string& name) 
   return result;
 }
 
+RelaxvmNative ExecutableModule::FindNative(const std::string& name) const {
+  RelaxvmNative result = nullptr;
+  VisitImports(this, [&](ffi::ModuleObj* module) {
+    if (auto* library = dynamic_cast<runtime::KernelLibrary*>(module))
+      result = library->FindNative(name);
+    return result != nullptr;
+  });
+  return result;
+}
+
 std::optional<ffi::Function> ExecutableModule::FindImport(const std::string& name) const {
   std::optional<ffi::Function> result;
   VisitImports(this, [&](ffi::ModuleObj* module) {

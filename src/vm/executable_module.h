@@ -30,6 +30,8 @@ class ExecutableModule final : public tvm::ffi::ModuleObj {
   const bytecode::ExecutableData& data() const { return *data_; }
   // Look-ups in imports, their imports included.
   const RelaxvmKernelEntry* FindKernel(const std::string& name) const;
+  // `__vmtir__<name>` of our own kernel tables; null when there is none.
+  RelaxvmNative FindNative(const std::string& name) const;
   std::optional<tvm::ffi::Function> FindImport(const std::string& name) const;
 
  private:

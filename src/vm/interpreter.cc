@@ -474,11 +474,12 @@ int Invoke(const Function* function, std::span<const Slot> args, std::span<const
   if (UNLIKELY(args.size() + captured.size() != function->num_params)) {
     return RaiseArity(function, args.size(), captured.size());
   }
+  if (c->c_depth == 0 && UNLIKELY(c->stack_bytes != function->program->vm->stack_bytes()) &&
+      c->ResizeStack(function->program->vm->stack_bytes()) != 0)
+    return -1;
   Slot* frame = c->top + 1;
-  if (UNLIKELY(frame + function->num_slots + function->max_scratch > c->limit ||
-               c->c_depth >= kMaxCDepth)) {
+  if (UNLIKELY(frame + function->num_slots + function->max_scratch > c->limit || IsStackFull(c)))
     return RaiseStackOverflow(function);
-  }
   size_t taken = 0;
   for (; taken < args.size(); ++taken) {
     if (UNLIKELY(!TakeArgument(&args[taken], &frame[taken]))) break;
@@ -504,6 +505,8 @@ int Invoke(const Function* function, std::span<const Slot> args, std::span<const
   int code;
   if (LIKELY(!function->is_compiled())) {
     code = Run(c, function->entry, frame, result, nullptr);
+  } else if (function->native != nullptr) {
+    code = function->native(c, &function->program->env, frame, result);
   } else {
     code = RunCompiled(c, function, frame, result);
     for (uint32_t i = 0; i < function->num_params; ++i) Drop(Load(&frame[i]));

@@ -10,6 +10,7 @@
 #include "vm/closure.h"
 #include "vm/interpreter.h"
 #include "vm/liveness.h"
+#include "vm/native.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm {
@@ -289,9 +290,18 @@ class Binder {
         program_.func_pool[index] = WeakFunction(program_.vm, index);
         return {Binding::Kind::kVM};
       case FuncKind::kVMTIRFunc: {
-        auto compiled = sources_.find_import(kCompiledFunctionPrefix + info.name);
+        std::string symbol = kCompiledFunctionPrefix + info.name;
+        if (RelaxvmNative native = sources_.find_native(symbol)) {
+          if (program_.is_instrumented) native = sources_.find_native(symbol + kWatchedSuffix);
+          program_.functions[index]->native = native;
+          if (native != nullptr) {
+            program_.func_pool[index] = WeakFunction(program_.vm, index);
+            return {Binding::Kind::kCompiled};
+          }
+        }
+        auto compiled = sources_.find_import(symbol);
         if (!compiled) {
-          AddMissing(kCompiledFunctionPrefix + info.name);
+          AddMissing(symbol);
           return {};
         }
         program_.functions[index]->compiled = *compiled;
@@ -358,6 +368,9 @@ std::unique_ptr<Program> LoadProgram(const bytecode::ExecutableData& data,
                                                                     : std::move(function));
   }
   std::vector<Binding> bindings = Binder(program.get(), sources, options).Run();
+  auto is_native = [](const auto& function) { return function && function->native != nullptr; };
+  if (std::any_of(program->functions.begin(), program->functions.end(), is_native))
+    MakeNativeEnv(program.get(), bindings);
   for (const auto& function : program->functions) {
     if (function == nullptr || function->is_compiled()) continue;
     LowFunction low = Lower(*program, bindings, *function->info, options.what);

@@ -20,6 +20,8 @@ struct FunctionSources {
   // The executable's imports: a direct kernel, or a function.  Asked first.
   std::function<const RelaxvmKernelEntry*(const std::string&)> find_kernel;
   std::function<std::optional<tvm::ffi::Function>(const std::string&)> find_import;
+  // A compiled function of ours, by the name of its row in a kernel table; null when there is none.
+  std::function<RelaxvmNative(const std::string&)> find_native;
   // The global registry.  Asked last, after the builtins.
   std::function<std::optional<tvm::ffi::Function>(const std::string&)> find_global;
 };

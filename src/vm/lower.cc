@@ -39,11 +39,15 @@ Slot MakeSlot(int32_t type_index, int64_t payload) {
 class Lowering {
  public:
   Lowering(const Program& program, const std::vector<Binding>& bindings, const FuncInfo& info,
-           const std::string& what)
-      : program_(program), data_(*program.executable), bindings_(bindings), what_(what) {
+           const std::string& what, LowerFor purpose)
+      : program_(program),
+        data_(*program.executable),
+        bindings_(bindings),
+        what_(what),
+        is_native_(purpose == LowerFor::kNativeCode) {
     result_.info = &info;
     result_.num_registers = static_cast<uint32_t>(info.num_args);
-    none_ = AddConstant(MakeSlot(kTVMFFINone, 0));
+    none_ = AddConstant(MakeSlot(kTVMFFINone, 0), Arg::Void());
     int64_t num_insns = info.end_instr - info.start_instr;
     dense_table_.assign(static_cast<size_t>(std::min(info.register_file_size, 2 * num_insns)),
                         UINT32_MAX);
@@ -96,7 +100,7 @@ class Lowering {
       // call_tir_dyn of a known kernel goes straight to it.
       bool is_call_tir_dyn =
           binding.builtin == Builtin::kCallTirDyn && insn.arg(0).kind() == ArgKind::kFuncIdx;
-      if (is_call_tir_dyn && !program_.is_instrumented &&
+      if (is_call_tir_dyn && !program_.is_instrumented && !is_native_ &&
           bindings_[insn.arg(0).value()].kind == Binding::Kind::kKernel) {
         direct = bindings_[insn.arg(0).value()].kernel;
         is_dyn = insn.num_args() > 1;
@@ -137,6 +141,7 @@ class Lowering {
         [[fallthrough]];
       case Binding::Kind::kPacked:
         call->op = Op::kCallPacked;
+        if (is_native_) return;
         call->callee = reinterpret_cast<const void*>(binding.packed->safe_call);
         call->self = const_cast<ffi::FunctionObj*>(binding.packed);
         return;
@@ -215,7 +220,7 @@ class Lowering {
   // frame.
   void MarkTailCalls() {
     for (LowInsn& call : result_.insns) {
-      if (call.op != Op::kCallVM && call.op != Op::kInvokeClosure) continue;
+      if (call.op != Op::kCallVM && (call.op != Op::kInvokeClosure || is_native_)) continue;
       if (call.dst < 0 || !ResultIsReturned(static_cast<size_t>(&call - result_.insns.data())))
         continue;
       call.op = call.op == Op::kCallVM ? Op::kTailCallVM : Op::kTailInvokeClosure;
@@ -253,9 +258,9 @@ class Lowering {
       case ArgKind::kRegister:
         if (arg.value() == bytecode::kVMRegister) return VMOperand(is_foreign);
         return Register(arg.value());
-      case ArgKind::kImmediate: return Constant(MakeSlot(kTVMFFIInt, arg.value()));
+      case ArgKind::kImmediate: return AddConstant(MakeSlot(kTVMFFIInt, arg.value()), arg);
       case ArgKind::kConstIdx:
-        return Constant(*reinterpret_cast<const Slot*>(&program_.constants[arg.value()]));
+        return AddConstant(*reinterpret_cast<const Slot*>(&program_.constants[arg.value()]), arg);
       case ArgKind::kFuncIdx: return FunctionOperand(arg.value());
     }
     RELAXVM_UNREACHABLE();
@@ -264,10 +269,15 @@ class Lowering {
   // Builtins take the VM as a pointer; foreign functions get the module, which no one can mistake
   // for TVM's own VM.
   LowOperand VMOperand(bool is_foreign) {
-    if (!is_foreign)
-      return Constant(MakeSlot(kTVMFFIOpaquePtr, reinterpret_cast<int64_t>(program_.vm)));
-    return Constant(
-        MakeSlot(kTVMFFIModule, reinterpret_cast<int64_t>(VMModuleObject(program_.vm))));
+    if (!is_foreign) {
+      return AddConstant(MakeSlot(kTVMFFIOpaquePtr, reinterpret_cast<int64_t>(program_.vm)),
+                         Arg::VM());
+    }
+    int64_t module =
+        program_.vm == nullptr ? 0 : reinterpret_cast<int64_t>(VMModuleObject(program_.vm));
+    LowOperand operand = AddConstant(MakeSlot(kTVMFFIModule, module), Arg::VM());
+    if (is_native_) result_.origins.back().is_module = true;
+    return operand;
   }
 
   // A VM function as a value is made anew for each use: a closure owns its VM, so the VM must not
@@ -275,11 +285,13 @@ class Lowering {
   LowOperand FunctionOperand(int64_t func) {
     const Binding& binding = bindings_[func];
     if (binding.kind != Binding::Kind::kVM && binding.kind != Binding::Kind::kCompiled) {
-      return Constant(*reinterpret_cast<const Slot*>(&program_.func_pool[func]));
+      return AddConstant(*reinterpret_cast<const Slot*>(&program_.func_pool[func]),
+                         Arg::Func(func));
     }
     uint32_t temporary = result_.num_registers++;
     LowInsn& insn = Emit(Op::kMakeFunc, static_cast<int32_t>(temporary), {});
     insn.callee = program_.functions[func].get();
+    insn.func_index = static_cast<uint32_t>(func);
     return {temporary, false};
   }
 
@@ -300,8 +312,8 @@ class Lowering {
     return it->second;
   }
 
-  LowOperand Constant(Slot slot) { return AddConstant(slot); }
-  LowOperand AddConstant(Slot slot) {
+  LowOperand AddConstant(Slot slot, Arg origin) {
+    if (is_native_) result_.origins.push_back({origin});
     result_.constants.push_back(slot);
     return {static_cast<uint32_t>(result_.constants.size() - 1), true};
   }
@@ -324,6 +336,7 @@ class Lowering {
   const bytecode::ExecutableData& data_;
   const std::vector<Binding>& bindings_;
   const std::string& what_;
+  const bool is_native_;
   LowFunction result_;
   LowOperand none_;
   uint32_t source_ = 0;
@@ -337,8 +350,8 @@ class Lowering {
 }  // namespace
 
 LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
-                  const FuncInfo& info, const std::string& what) {
-  return Lowering(program, bindings, info, what).Run();
+                  const FuncInfo& info, const std::string& what, LowerFor purpose) {
+  return Lowering(program, bindings, info, what, purpose).Run();
 }
 
 }  // namespace relaxvm::vm

@@ -30,12 +30,19 @@ struct LowInsn {
   void* self = nullptr;
 };
 
+// What a constant of a LowFunction stands for, in native code that has no such constants.
+struct LowOrigin {
+  bytecode::Arg arg;       // kVMRegister: the VM itself; kVoidRegister: None
+  bool is_module = false;  // the VM as functions outside of it take it
+};
+
 struct LowFunction {
   const bytecode::FuncInfo* info = nullptr;
   uint32_t num_registers = 0;  // dense: registers that the function mentions, parameters first
   std::vector<LowInsn> insns;
   std::vector<LowOperand> operands;
-  std::vector<Slot> constants;  // borrowed from the program
+  std::vector<Slot> constants;     // borrowed from the program
+  std::vector<LowOrigin> origins;  // of the constants; LowerFor::kNativeCode
 
   LowOperand* args(const LowInsn& insn) { return operands.data() + insn.first_arg; }
   const LowOperand* args(const LowInsn& insn) const { return operands.data() + insn.first_arg; }
@@ -64,8 +71,14 @@ struct Binding {
       nullptr;  // also of kernels and builtins: for use as a value
 };
 
+enum class LowerFor : uint8_t {
+  kInterpreter,
+  kNativeCode,  // notes where constants come from; functions need not exist yet
+};
+
 // Throws ValueError when a call does not fit its callee.
 LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
-                  const bytecode::FuncInfo& info, const std::string& what);
+                  const bytecode::FuncInfo& info, const std::string& what,
+                  LowerFor purpose = LowerFor::kInterpreter);
 
 }  // namespace relaxvm::vm

@@ -11,7 +11,7 @@
 
 #include "bytecode/builtins.h"
 #include "bytecode/executable.h"
-#include "target/kernel_abi.h"
+#include "target/native_abi.h"
 #include "vm/value.h"
 
 namespace relaxvm::vm {
@@ -104,7 +104,9 @@ struct Function {
   int64_t func_index = 0;    // in the executable's function table
   const bytecode::FuncInfo* info = nullptr;
   const Program* program = nullptr;
-  // kVMTIRFunc
+  // kVMTIRFunc: our own native code, or a function that takes lists of registers, constants and
+  // functions.
+  RelaxvmNative native = nullptr;
   tvm::ffi::Function compiled{nullptr};
 
   struct alignas(16) Unit {
@@ -124,6 +126,9 @@ struct Program {
       functions;                         // by function table index; null for packed functions
   std::vector<tvm::ffi::Any> constants;  // on the VM's devices
   std::vector<tvm::ffi::Any> func_pool;  // what f[...] stands for, where it is no VM function
+  // What native code sees of all this, when there is any.
+  std::vector<RelaxvmNativeCallee> callees;
+  RelaxvmNativeEnv env{};
 };
 
 }  // namespace relaxvm::vm

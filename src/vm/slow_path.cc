@@ -43,6 +43,17 @@ const Function* FunctionOf(const VirtualMachine* vm, const Insn* ip) {
   return nullptr;
 }
 
+// tensors of a kernel: `params` has them in order, the instruction has them first.
+std::string DescribeKernelArgs(const Insn* ip, Slot* regs) {
+  std::string text;
+  uint32_t num_args = ip->num_args;
+  for (uint32_t i = 0; i < num_args; ++i)
+    text += (i ? ", " : "") + DescribeValue(*ArgAt(ip, regs, i));
+  return text;
+}
+
+}  // namespace
+
 void NotePlaces(const std::string& places) {
   TVMFFIObjectHandle handle = nullptr;
   TVMFFIErrorMoveFromRaised(&handle);
@@ -56,17 +67,6 @@ void NotePlaces(const std::string& places) {
   TVMFFIErrorSetRaised(handle);
   TVMFFIObjectDecRef(handle);
 }
-
-// tensors of a kernel: `params` has them in order, the instruction has them first.
-std::string DescribeKernelArgs(const Insn* ip, Slot* regs) {
-  std::string text;
-  uint32_t num_args = ip->num_args;
-  for (uint32_t i = 0; i < num_args; ++i)
-    text += (i ? ", " : "") + DescribeValue(*ArgAt(ip, regs, i));
-  return text;
-}
-
-}  // namespace
 
 void Unwind(CallContext* context, const Insn* ip, Slot* regs) {
   constexpr int kMaxNotedFrames = 32;
@@ -106,7 +106,8 @@ int RaiseStackOverflow(const Function* callee) {
   return Raise(
       "RecursionError",
       "the call of " + callee->info->name +
-          " exceeds the VM's stack; write the recursion as a tail call, or with less depth");
+          " exceeds the VM's stack; write the recursion as a tail call, or raise the limit with "
+          "set_stack_limit");
 }
 
 int RaiseArity(const Function* callee, size_t num_given, size_t num_captured) {
@@ -266,13 +267,20 @@ int ReadConditionSlowly(const Slot* value) {
 int RunCompiled(CallContext* context, const Function* function, const Slot* args, Slot* result) {
   const Program* program = function->program;
   Slot* regs = context->top;
-  uint32_t num_regs = static_cast<uint32_t>(function->info->register_file_size);
-  if (regs + num_regs + 8 > context->limit || context->c_depth >= kMaxCDepth)
+  uint32_t num_regs = function->native != nullptr
+                          ? function->num_params
+                          : static_cast<uint32_t>(function->info->register_file_size);
+  if (regs + num_regs + 8 > context->limit || IsStackFull(context))
     return RaiseStackOverflow(function);
   for (uint32_t i = 0; i < function->num_params; ++i) {
     Value value = Load(&args[i]);
     Retain(value);
     Store(&regs[i], value);
+  }
+  if (function->native != nullptr) {
+    int code = function->native(context, &program->env, regs, result);
+    context->top = regs;
+    return code;
   }
   for (uint32_t i = function->num_params; i < num_regs; ++i) Store(&regs[i], Value::None());
   context->top = regs + num_regs;

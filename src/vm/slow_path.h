@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "vm/call_context.h"
 #include "vm/program.h"
@@ -13,6 +14,9 @@ namespace relaxvm::vm {
 // Frees what every frame holds, from the failing instruction down to the outermost frame of this
 // loop, and notes the places in the error's backtrace.
 void Unwind(CallContext* context, const Insn* ip, Slot* regs);
+
+// Appends lines to the backtrace of the raised error.
+void NotePlaces(const std::string& places);
 
 // All return -1 after raising.
 int RaiseStackOverflow(const Function* callee);

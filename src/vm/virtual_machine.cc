@@ -91,6 +91,7 @@ std::unique_ptr<Program> VirtualMachine::MakeProgram(bool instrumented) {
   }
   FunctionSources sources;
   sources.find_kernel = [this](const std::string& name) { return executable_->FindKernel(name); };
+  sources.find_native = [this](const std::string& name) { return executable_->FindNative(name); };
   sources.find_import = [this](const std::string& name) { return executable_->FindImport(name); };
   sources.find_global = FindGlobalFunction;
   return LoadProgram(data(), std::move(constants), this, sources, {.instrumented = instrumented});
@@ -122,6 +123,15 @@ void VirtualMachine::set_num_threads(int count) {
          ", it is ", count);
   }
   num_threads_ = count;
+}
+
+void VirtualMachine::set_stack_bytes(int64_t num_bytes) {
+  constexpr int64_t kLeast = int64_t{64} << 10, kMost = int64_t{64} << 30;
+  if (num_bytes < kLeast || num_bytes > kMost) {
+    Fail(ErrorKind::kValueError, "the stack limit must be between ", kLeast, " and ", kMost,
+         " bytes, it is ", num_bytes);
+  }
+  stack_bytes_ = num_bytes;
 }
 
 ffi::Optional<ffi::Function> VirtualMachine::FindFunction(const std::string& name) {

@@ -55,6 +55,9 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   void set_num_threads(int count);
   int64_t time_limit_ns() const { return time_limit_ns_.load(std::memory_order_relaxed); }
   void set_time_limit_ns(int64_t limit_ns) { time_limit_ns_.store(limit_ns); }
+  // Of the registers of a call and all calls below it: what bounds recursion.
+  int64_t stack_bytes() const { return stack_bytes_.load(std::memory_order_relaxed); }
+  void set_stack_bytes(int64_t num_bytes);
 
   // Called before and after each call of every function; null ends it.
   void SetInstrument(tvm::ffi::Function instrument);
@@ -88,6 +91,7 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   std::vector<std::shared_ptr<runtime::MemoryPool>> pools_;
   std::atomic<int> num_threads_{1};
   std::atomic<int64_t> time_limit_ns_{0};
+  std::atomic<int64_t> stack_bytes_{int64_t{64} << 20};  // kDefaultStackBytes of call_context.h
   std::unique_ptr<Program> plain_, instrumented_;
   std::atomic<const Program*> current_{nullptr};
 

@@ -117,6 +117,12 @@ void SetNumThreads(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->set_num_threads(args[0].cast<int>());
 }
 
+// (bytes): most memory for the registers of a call and of all calls below it
+void SetStackLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  if (args.size() != 1) Fail(ErrorKind::kTypeError, "set_stack_limit needs a number of bytes");
+  vm->set_stack_bytes(args[0].cast<int64_t>());
+}
+
 // (milliseconds): most time for each call from outside; 0 is no limit
 void SetTimeLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   double limit_ms = args.size() == 1 ? args[0].cast<double>() : -1;
@@ -157,6 +163,7 @@ constexpr Row kRows[] = {
     {"set_instrument", SetInstrument},
     {"set_memory_limit", SetMemoryLimit},
     {"set_num_threads", SetNumThreads},
+    {"set_stack_limit", SetStackLimit},
     {"set_time_limit", SetTimeLimit},
     {"trim_memory", TrimMemory},
 };

@@ -14,7 +14,7 @@ from road_programs import PROGRAMS, Program, check, register_packed, to_vm
 
 import relaxvm
 
-# Environment of the compilation, then arguments of the machine.
+# Environment of the compilation, then arguments of the machine; each in both modes.
 CONFIGS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "no_fusion": ({"RELAXVM_DISABLE": "FuseOps,FuseTIR"}, {}),
     "no_memory_plan": ({"RELAXVM_DISABLE": "StaticPlanBlockMemory"}, {}),
@@ -38,24 +38,26 @@ def run_all_sizes(vm: relaxvm.VirtualMachine, program: Program) -> None:
         check(vm["main"](*map(to_vm, inputs)), program.expected(*inputs), program.tolerance)
 
 
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_result_does_not_depend_on_the_configuration(
-    name: str, config: str, monkeypatch: pytest.MonkeyPatch
+    name: str, config: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_packed()
     environment, arguments = CONFIGS[config]
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     program = PROGRAMS[name]
-    executable = relaxvm.compile(program.mod)
+    executable = relaxvm.compile(program.mod, exec_mode=mode)
     run_all_sizes(relaxvm.VirtualMachine(executable, relaxvm.cpu(), **arguments), program)
 
 
-@pytest.mark.parametrize("name", ["chain", "several_outputs"])
-def test_one_machine_serves_four_threads_at_once(name: str) -> None:
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+@pytest.mark.parametrize("name", ["chain", "several_outputs", "recursion"])
+def test_one_machine_serves_four_threads_at_once(name: str, mode: str) -> None:
     program = PROGRAMS[name]
-    vm = relaxvm.VirtualMachine(relaxvm.compile(program.mod), relaxvm.cpu())
+    vm = relaxvm.VirtualMachine(relaxvm.compile(program.mod, exec_mode=mode), relaxvm.cpu())
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(run_all_sizes, vm, program) for _ in range(16)]:
             done.result(timeout=60)

@@ -79,9 +79,7 @@ def test_unknown_pipeline_lists_what_there_is() -> None:
         relax.build(Twice, relax_pipeline="fast")
 
 
-def test_compiled_mode_says_that_it_is_not_there() -> None:
-    with pytest.raises(NotImplementedError, match='exec_mode="compiled".*use exec_mode="bytecode"'):
-        relax.build(Twice, exec_mode="compiled")
+def test_unknown_mode_says_what_there_is() -> None:
     with pytest.raises(ValueError, match='exec_mode="fast" is unknown'):
         relax.build(Twice, exec_mode="fast")
 

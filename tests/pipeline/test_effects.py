@@ -11,6 +11,8 @@ from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tirx as T
 
+pytestmark = pytest.mark.usefixtures("exec_mode")
+
 log: list[object] = []
 
 

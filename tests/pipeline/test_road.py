@@ -9,6 +9,8 @@ from road_programs import PROGRAMS, Program, check, register_packed, to_vm
 import relaxvm
 from relaxvm.relax.pipeline import BuiltinPipeline
 
+pytestmark = pytest.mark.usefixtures("exec_mode")
+
 STOPS = [f"{name}" for _, name in BuiltinPipeline("default").passes]
 
 

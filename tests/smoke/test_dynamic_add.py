@@ -36,9 +36,9 @@ def add_one() -> relaxvm.IRModule:
     return builder.get()
 
 
-@pytest.fixture(scope="module")
-def executable() -> relax.VMExecutable:
-    return relaxvm.compile(add_one(), target="llvm")
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def executable(request: pytest.FixtureRequest) -> relax.VMExecutable:
+    return relaxvm.compile(add_one(), target="llvm", exec_mode=request.param)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 17, 1000])

@@ -264,6 +264,11 @@ class VirtualMachine:
         """The most time for each call, which then ends in a TimeoutError; 0 is no limit."""
         self.module["set_time_limit"](float(milliseconds))
 
+    def set_stack_limit(self, num_bytes: int) -> None:
+        """The most memory for the registers of a call and of the calls below it (64 MiB unless set): what bounds
+        recursion that is no tail call.  Beyond it a call ends in a RecursionError."""
+        self.module["set_stack_limit"](int(num_bytes))
+
 
 class BenchmarkResult:
     """Times of repeated runs, in seconds."""

@@ -204,8 +204,9 @@ void CheckSelfContained(const std::string& object, const std::string& name) {
     llvm::Expected<llvm::StringRef> symbol_name = symbol.getName();
     RELAXVM_CHECK(flags && symbol_name) << "the symbols of " << name << " are damaged";
     if (!(*flags & llvm::object::SymbolRef::SF_Undefined) || symbol_name->empty()) continue;
-    bool ours = *symbol_name == kRaiseSymbol || *symbol_name == kCallSeriallySymbol ||
-                *symbol_name == kKernelContextSymbol;
+    bool ours = symbol_name->starts_with(kDirectPrefix) ||
+                symbol_name->starts_with(kCompiledFunctionPrefix) || *symbol_name == kRaiseSymbol ||
+                *symbol_name == kCallSeriallySymbol || *symbol_name == kKernelContextSymbol;
     RELAXVM_CHECK(ours) << "kernel " << name << " would call " << symbol_name->str()
                         << ", which no library provides";
   }

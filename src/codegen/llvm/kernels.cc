@@ -12,11 +12,13 @@
 
 #include "codegen/llvm/compiler.h"
 #include "codegen/llvm/emitter.h"
+#include "codegen/llvm/native.h"
 #include "codegen/llvm/table.h"
 #include "codegen/tir/lower_blocks.h"
 #include "codegen/tir/program_key.h"
 #include "codegen/tir/vectorize.h"
 #include "support/error.h"
+#include "target/native_abi.h"
 
 namespace relaxvm::codegen {
 namespace {
@@ -54,6 +56,14 @@ Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program) {
   compiler.Prepare(unit.module.get());
   bool scheduled = ir::GetAttr<bool>(program.func->attrs, tir::attr::kScheduled, false);
   compiler.Optimize(unit.module.get(), scheduled ? Effort::kScheduled : Effort::kFull);
+  return unit;
+}
+
+Compiler::Unit CompileToIr(const Compiler& compiler, const bytecode::NativePlan& plan) {
+  Compiler::Unit unit = compiler.NewUnit(NativeSymbol(plan));
+  EmitNativeFunction(plan, unit.module.get());
+  compiler.Prepare(unit.module.get());
+  compiler.Optimize(unit.module.get(), Effort::kScheduled);
   return unit;
 }
 
@@ -100,24 +110,40 @@ class Jobs {
 
 }  // namespace
 
-KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options) {
+KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
+                       const std::vector<bytecode::NativePlan>& plans) {
   std::vector<Program> programs = DistinctPrograms(mod);
   KernelSet set;
   set.target = options.target;
-  set.objects.resize(programs.size());
-  Jobs(options, programs.size()).Run([&](const Compiler& compiler, size_t i) {
-    Compiler::Unit unit = CompileToIr(compiler, programs[i]);
-    set.objects[i].names = programs[i].names;
+  set.objects.resize(programs.size() + plans.size());
+  Jobs(options, set.objects.size()).Run([&](const Compiler& compiler, size_t i) {
+    bool is_kernel = i < programs.size();
+    Compiler::Unit unit = is_kernel ? CompileToIr(compiler, programs[i])
+                                    : CompileToIr(compiler, plans[i - programs.size()]);
+    if (is_kernel) set.objects[i].names = programs[i].names;
     set.objects[i].bytes = compiler.EmitObject(unit.module.get());
-    CheckSelfContained(set.objects[i].bytes, programs[i].names[0]);
+    CheckSelfContained(set.objects[i].bytes, unit.module->getName().str());
   });
   std::vector<TableRow> rows;
   for (const Program& program : programs) {
     std::string params = SignatureOf(program.func, program.names[0]).params;
     for (const std::string& name : program.names) rows.push_back({name, params});
   }
+  for (const bytecode::NativePlan& plan : plans)
+    rows.push_back({NativeSymbol(plan), kNativeParams});
   set.objects.push_back({{}, EmitTable(Compiler(options.target), rows)});
   return set;
+}
+
+std::map<std::string, std::string> KernelParams(const ir::IRModule& mod) {
+  std::map<std::string, std::string> params;
+  for (const auto& [var, func] : mod->functions) {
+    auto program = func.as<tir::PrimFunc>();
+    if (!program.has_value()) continue;
+    std::string name = SymbolOf(var, program.value());
+    params[name] = SignatureOf(program.value(), name).params;
+  }
+  return params;
 }
 
 target::Machine MachineOf(const std::string& target) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bytecode/native_plan.h"
 #include "ir/module.h"
 #include "target/kernel_abi.h"
 #include "target/machine.h"
@@ -34,8 +36,13 @@ struct KernelSet {
   std::string target;
 };
 
-// Compiles every tensor program of `mod` (scheduled or not) with its packed and direct entries.
-KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options);
+// Compiles every tensor program of `mod` (scheduled or not) with its packed and direct entries, and
+// each plan.
+KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
+                       const std::vector<bytecode::NativePlan>& plans = {});
+
+// Name -> a letter for each parameter of the tensor programs of `mod`, as in RelaxvmKernelEntry.
+std::map<std::string, std::string> KernelParams(const ir::IRModule& mod);
 
 // Kernels loaded into this process; `table` lives as long as `keep_alive`.
 struct LoadedKernels {

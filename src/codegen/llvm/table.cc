@@ -7,7 +7,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
-#include "target/kernel_abi.h"
+#include "target/native_abi.h"
 
 namespace relaxvm::codegen {
 namespace {
@@ -142,12 +142,32 @@ class TableEmitter {
     b_.CreateRet(b_.CreateCall(direct, fn->getArg(0), {context, fn->getArg(1), fn->getArg(2)}));
   }
 
+  // The packed entry of compiled functions: they work on the registers of a VM.
+  Function* OnlyInside() {
+    if (only_inside_ != nullptr) return only_inside_;
+    only_inside_ = Begin("relaxvm.only_inside", i32_, {ptr_, ptr_, i32_, ptr_}, true);
+    b_.CreateCall(
+        module_->getFunction(kRaiseSymbol),
+        {Null(), Text("TypeError"),
+         Text("a compiled Relax function can only be called by a relaxvm.VirtualMachine")});
+    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+    return only_inside_;
+  }
+
   void EmitRows(const Compiler& compiler, const std::vector<TableRow>& rows) {
     auto* direct_type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_}, false);
     auto* packed_type = llvm::FunctionType::get(i32_, {ptr_, ptr_, i32_, ptr_}, false);
     auto* row_type = llvm::StructType::get(ptr_, ptr_, ptr_, ptr_);
     std::vector<Constant*> entries;
     for (const TableRow& row : rows) {
+      if (row.params == kNativeParams) {
+        auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, ptr_}, false);
+        auto* code = Function::Create(type, Function::ExternalLinkage, row.name, module_);
+        code->setVisibility(llvm::GlobalValue::HiddenVisibility);
+        entries.push_back(llvm::ConstantStruct::get(
+            row_type, {Text(row.name), Text(row.params), code, OnlyInside()}));
+        continue;
+      }
       auto* direct = Function::Create(direct_type, Function::ExternalLinkage,
                                       kDirectPrefix + row.name, module_);
       direct->setVisibility(llvm::GlobalValue::HiddenVisibility);
@@ -172,6 +192,7 @@ class TableEmitter {
   llvm::Type* ptr_;
   llvm::Type* i32_;
   llvm::Type* i64_;
+  Function* only_inside_ = nullptr;
 };
 
 }  // namespace

@@ -7,4 +7,7 @@ namespace relaxvm::runtime {
 // Whether this is the thread that the process started with.
 bool IsMainThread();
 
+// The least address of the calling thread's stack.  Null when the system does not say.
+char* StackBegin();
+
 }  // namespace relaxvm::runtime
