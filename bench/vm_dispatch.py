@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 LENGTH = 500  # instructions in a row
 ROUNDS = 15
+CODE_LENGTH = 5000  # instructions of the executable that is loaded
 SIDES = 2  # processes of each side, in turns
 
 # Row -> nanoseconds that ours may take; a string says another rule, which `promised` computes.
@@ -50,8 +51,9 @@ def seconds_per_call(function, args, count: int) -> float:
 class Side:
     """One package: builds programs with its ExecBuilder and times them."""
 
-    def __init__(self, name: str, library: str) -> None:
+    def __init__(self, name: str, folder: str) -> None:
         self.name = name
+        self.code = pathlib.Path(folder, "code.bin")
         self.package = importlib.import_module(name)
         self.relax = importlib.import_module(f"{name}.relax")
         import numpy
@@ -59,13 +61,13 @@ class Side:
 
         self.numpy = numpy
         self.tensor = self.package.runtime.tensor(numpy.zeros((2, 3), "float32"))
-        self.functions = tvm_ffi.load_module(library)
+        self.functions = tvm_ffi.load_module(str(pathlib.Path(folder, "functions.so")))
         # After the package was loaded, as a user's functions are.
-        for function in ("add_ints", "minus_one"):
+        tvm_ffi.register_global_func("bench.add_ints", self.functions["add_ints"], override=True)
+        for function in ("minus_one", "kernel3"):
             tvm_ffi.register_global_func(
-                f"bench.{function}", self.functions[function], override=True
+                f"bench.{function}", self.functions[function](), override=True
             )
-        tvm_ffi.register_global_func("bench.kernel3", self.functions["kernel3"](), override=True)
 
     def machine(self, write):
         ib = self.relax.ExecBuilder()
@@ -121,10 +123,6 @@ class Side:
             lambda: per(
                 call("vm.builtin.copy", lambda ib, i: [ib.r(i)], lambda i: i + 1), result=LENGTH
             ),
-        )
-        yield (
-            "vm.builtin.copy of a tensor that stays",
-            lambda: per(call("vm.builtin.copy", lambda ib, i: [ib.r(0)], lambda i: 1), result=1),
         )
         yield (
             "user's C++ function of two ints",
@@ -230,22 +228,19 @@ class Side:
         return [seconds_per_call(same, [self.tensor], 5000) * 1e9 for _ in range(ROUNDS)]
 
     def _load(self) -> list[float]:
-        count = 5000
-        ib = self.relax.ExecBuilder()
-        with ib.function("f", num_inputs=1):
-            for i in range(count - 1):
-                ib.emit_call("vm.builtin.make_tuple", args=[ib.r(i)], dst=ib.r(i + 1))
-            ib.emit_ret(ib.r(count - 1))
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "code.so")
-            ib.get().export_library(path)
-            times = []
-            for _ in range(ROUNDS):
-                start = time.perf_counter()
-                self.relax.VirtualMachine(
-                    self.package.runtime.load_module(path), self.package.cpu()
-                )
-                times.append((time.perf_counter() - start) / count * 1e9)
+        data = self.code.read_bytes()
+        if self.name == "relaxvm":
+            from_bytes = self.relax.VMExecutable.from_bytes
+        else:
+            read = importlib.import_module("tvm_ffi").get_global_func(
+                "ffi.Module.load_from_bytes.relax.VMExecutable"
+            )
+            from_bytes = lambda data: self.relax.VMExecutable(read(data))
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            self.relax.VirtualMachine(from_bytes(data), self.package.cpu())
+            times.append((time.perf_counter() - start) / CODE_LENGTH * 1e9)
         return times
 
     def _threads(self) -> list[float]:
@@ -264,51 +259,77 @@ class Side:
     # ---- exec_mode="compiled"
 
     def _compiled_rows(self) -> Iterator[tuple[str, object]]:
-        for mode in ("bytecode", "compiled"):
-            yield f"chain of VM functions, {mode}", lambda m=mode: self._script(m, "calls", 400)
-            yield f"chain of kernels, {mode}", lambda m=mode: self._script(m, "kernels", 400)
-            yield f"chain of packed calls, {mode}", lambda m=mode: self._script(m, "packed", 400)
+        for kind in ("VM function", "packed function", "builtin", "loop"):
+            for mode in ("bytecode", "compiled"):
+                yield f"{kind}, {mode}", lambda m=mode, k=kind: self._modes(m, k)
 
-    def _script(self, mode: str, kind: str, length: int) -> list[float]:
+    def _modes(self, mode: str, kind: str) -> list[float]:
         """Nanoseconds of a call in a function that the compiler made."""
-        relax, package = self.relax, self.package
+        relax = self.relax
         builder = relax.BlockBuilder()
         obj = relax.ObjectType()
         x = relax.Var("x", obj)
         with builder.function("callee", [x], private=False):
             builder.emit_func_output(x)
         callee = builder.get().get_global_var("callee")
+        length = LENGTH // 2
         for name, count in (("full", length), ("empty", 0)):
             y = relax.Var("y", obj)
             with builder.function(name, [y]):
                 value = y
                 for _ in range(count):
-                    if kind == "calls":
-                        value = builder.emit(relax.Call(callee, [value]))
+                    if kind == "VM function":
+                        call = relax.Call(callee, [value])
+                    elif kind == "packed function":
+                        call = relax.op.call_packed("bench.minus_one", value, ty_args=obj)
                     else:
-                        value = builder.emit(
-                            relax.op.call_packed(
-                                "bench.add_ints", value, relax.prim_value(3), ty_args=obj
-                            )
-                        )
+                        call = relax.op.call_packed("vm.builtin.make_tuple", value, ty_args=obj)
+                    value = builder.emit(call)
                 builder.emit_func_output(value)
-        vm = relax.VirtualMachine(package.compile(builder.get(), exec_mode=mode), package.cpu())
-        argument = self.tensor if kind == "calls" else 5
+        if kind == "loop":
+            return self._mode_loop(mode)
+        executable = self.package.compile(builder.get(), exec_mode=mode)
+        vm = relax.VirtualMachine(executable, self.package.cpu())
+        argument = 5 if kind == "packed function" else self.tensor
         times = []
         for _ in range(ROUNDS):
-            spent = self._seconds(vm["full"], argument, 20) - self._seconds(
-                vm["empty"], argument, 20
-            )
-            times.append(spent / 20 / length * 1e9)
+            full = self._seconds(vm["full"], argument, 20)
+            times.append((full - self._seconds(vm["empty"], argument, 20)) / 20 / length * 1e9)
         return times
 
+    def _mode_loop(self, mode: str) -> list[float]:
+        """An iteration of a loop in script: a shape that counts down to 0."""
+        from relaxvm.script import ir as I
+        from relaxvm.script import relax as R
+        from relaxvm.script import tirx as T
 
-def measure(name: str, library: str, wanted: str) -> dict[str, list[float]]:
-    return {row: times() for row, times in Side(name, library).rows() if wanted in row}
+        @I.ir_module
+        class Loop:
+            @R.function
+            def main(n: R.Shape(["i"])) -> R.Object:
+                cls = Loop
+                i = T.int64()
+                more = R.prim_value(i > 0)
+                if more:
+                    fewer = R.shape([i - 1])
+                    r = cls.main(fewer)
+                else:
+                    r = n
+                return r
+
+        executable = self.package.compile(Loop, exec_mode=mode)
+        vm = self.relax.VirtualMachine(executable, self.package.cpu())
+        count = 20000
+        shape = self.package.runtime.Shape([count])
+        return [self._seconds(vm["main"], shape, 1) / count * 1e9 for _ in range(ROUNDS)]
 
 
-def run_side(python: str, package: str, library: str, wanted: str) -> dict[str, list[float]]:
-    command = [python, os.path.abspath(__file__), "--side", package, "--library", library]
+def measure(name: str, folder: str, wanted: str) -> dict[str, list[float]]:
+    return {row: times() for row, times in Side(name, folder).rows() if wanted in row}
+
+
+def run_side(python: str, package: str, folder: str, wanted: str) -> dict[str, list[float]]:
+    command = [python, os.path.abspath(__file__), "--side", package, "--folder", folder]
     result = subprocess.run(
         [*command, "--rows", wanted], capture_output=True, text=True, timeout=600, check=False
     )
@@ -317,21 +338,30 @@ def run_side(python: str, package: str, library: str, wanted: str) -> dict[str, 
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def build_library(folder: str) -> str:
+def build_library(folder: str) -> None:
     """Compiles the C++ functions that both sides call."""
     import tvm_ffi.libinfo as info
 
     source = pathlib.Path(__file__).with_name("vm_dispatch_functions.cc")
-    library = os.path.join(folder, "vm_dispatch_functions.so")
     includes = [f"-I{path}" for path in info.include_paths()]
-    folder_of_ffi = os.path.dirname(info.find_libtvm_ffi())
     subprocess.run(
-        ["c++", "-std=c++20", "-O2", "-shared", "-fPIC", *includes, str(source), "-o", library]
-        + [f"-L{folder_of_ffi}", "-ltvm_ffi"],
+        ["c++", "-std=c++20", "-O2", "-shared", "-fPIC", *includes, str(source), "-o"]
+        + [os.path.join(folder, "functions.so")]
+        + [f"-L{os.path.dirname(info.find_libtvm_ffi())}", "-ltvm_ffi"],
         check=True,
         timeout=300,
     )
-    return library
+
+
+def write_code(folder: str) -> None:
+    """Writes the executable that both sides load: the format is the same."""
+    relax = importlib.import_module("relaxvm.relax")
+    ib = relax.ExecBuilder()
+    with ib.function("f", num_inputs=1):
+        for i in range(CODE_LENGTH - 1):
+            ib.emit_call("vm.builtin.make_tuple", args=[ib.r(i)], dst=ib.r(i + 1))
+        ib.emit_ret(ib.r(CODE_LENGTH - 1))
+    pathlib.Path(folder, "code.bin").write_bytes(ib.get().to_bytes())
 
 
 def promised(row: str, ours: dict[str, list[float]], peer: dict[str, list[float]]) -> str:
@@ -361,18 +391,19 @@ def main() -> None:
     parser.add_argument("--json", help="where to write all times")
     parser.add_argument("--rows", default="", help="only rows whose name has this in it")
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--library", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps(measure(options.side, options.library, options.rows)))
+        print(json.dumps(measure(options.side, options.folder, options.rows)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        library = build_library(folder)
+        build_library(folder)
+        write_code(folder)
         ours_runs, peer_runs = [], []
         for _ in range(SIDES):
-            ours_runs.append(run_side(sys.executable, "relaxvm", library, options.rows))
+            ours_runs.append(run_side(sys.executable, "relaxvm", folder, options.rows))
             if options.peer:
-                peer_runs.append(run_side(options.peer, "tvm", library, options.rows))
+                peer_runs.append(run_side(options.peer, "tvm", folder, options.rows))
     ours, peer = merge(ours_runs), merge(peer_runs) if peer_runs else {}
     print(
         f"{'nanoseconds':44}{'median':>9}{'min':>9}{'peer med.':>11}{'min':>9}{'ratio':>8}  at most"

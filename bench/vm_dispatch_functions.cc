@@ -25,7 +25,6 @@ void Call(const ffi::Function& function, const std::vector<ffi::AnyView>& args) 
 }  // namespace
 
 int64_t AddInts(int64_t a, int64_t b) { return a + b; }
-int64_t MinusOne(int64_t a) { return a - 1; }
 ffi::Tensor Identity(ffi::Tensor x) { return x; }
 
 // As a compiled kernel is: plain C, arguments looked at and nothing else.
@@ -33,6 +32,14 @@ extern "C" int bench_kernel3(void*, const TVMFFIAny* args, int32_t num_args, TVM
   return num_args == 3 && args[2].type_index == kTVMFFITensor ? 0 : -1;
 }
 
+extern "C" int bench_minus_one(void*, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result) {
+  if (num_args != 1 || args[0].type_index != kTVMFFIInt) return -1;
+  result->type_index = kTVMFFIInt;
+  result->v_int64 = args[0].v_int64 - 1;
+  return 0;
+}
+
+ffi::Function MinusOne() { return ffi::Function::FromExternC(nullptr, bench_minus_one, nullptr); }
 ffi::Function Kernel3() { return ffi::Function::FromExternC(nullptr, bench_kernel3, nullptr); }
 
 // Nanoseconds of one call of `bench_kernel3` by its pointer, the least of several rounds.

@@ -45,6 +45,13 @@ struct ExecutableData {
   const FuncInfo* FindFunction(const std::string& name) const;
   // The instruction must exist (built here, or verified).
   Instruction GetInstruction(int64_t index) const;
+  // The same without a check, for code that goes over all instructions of a verified function.
+  Instruction InstructionAt(int64_t index) const {
+    Instruction result;
+    size_t start = static_cast<size_t>(instr_offset[static_cast<size_t>(index)]);
+    Decode({instr_data.data() + start, instr_data.size() - start}, &result);
+    return result;
+  }
 };
 
 }  // namespace relaxvm::bytecode

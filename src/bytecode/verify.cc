@@ -110,8 +110,9 @@ class Verifier {
   }
 
   void CheckBody(const FuncInfo& info) {
+    // CheckOffsets decoded every instruction.
     for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
-      Instruction insn = data_.GetInstruction(i);
+      Instruction insn = data_.InstructionAt(i);
       switch (insn.op) {
         case Opcode::kCall: CheckCall(info, i, insn); break;
         case Opcode::kRet: CheckRead(info, i, insn.reg, /*vm_allowed=*/false); break;

@@ -134,8 +134,16 @@ ffi::Bytes PackExecutable(ffi::Module executable) {
   return ffi::Bytes(bytecode::PackExecutable(vm::ExecutableDataOf(executable)));
 }
 
-ffi::Module ExecutableFromBytes(ffi::Bytes bytes) {
-  std::string_view view(bytes.data(), bytes.size());
+// Bytes that Python lends are read where they lie.
+ffi::Module ExecutableFromBytes(ffi::AnyView bytes) {
+  std::string_view view;
+  if (bytes.type_index() == kTVMFFIByteArrayPtr) {
+    const TVMFFIByteArray* lent = bytes.cast<TVMFFIByteArray*>();
+    view = {lent->data, lent->size};
+    return vm::LinkExecutable(bytecode::Deserialize(view, "the executable"), {});
+  }
+  ffi::Bytes owned = bytes.cast<ffi::Bytes>();
+  view = {owned.data(), owned.size()};
   return vm::LinkExecutable(bytecode::Deserialize(view, "the executable"), {});
 }
 

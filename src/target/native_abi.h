@@ -17,6 +17,8 @@ inline constexpr const char* kNativeParams = "c1";
 // instruments.
 inline constexpr const char* kWatchedSuffix = "__watched";
 
+inline constexpr uint64_t kNativeFailed = ~uint64_t{0};
+
 extern "C" {
 
 // The state of the calls of one thread; CallContext of the VM begins with it.
@@ -31,11 +33,17 @@ struct RelaxvmNativeContext {
 
 struct RelaxvmNativeEnv;
 
+// The two words of a value, in two machine registers.  The tag kNativeFailed stands for a raised
+// error.
+struct RelaxvmNativeResult {
+  uint64_t tag;
+  uint64_t payload;
+};
+
 // Takes over the parameters in regs[0..n), which are the function's registers from then on, and
-// what lies above.  0: `result` holds the owned value.  -1: an error is raised, the registers own
-// nothing.
-typedef int (*RelaxvmNative)(RelaxvmNativeContext* context, const RelaxvmNativeEnv* env,
-                             TVMFFIAny* regs, TVMFFIAny* result);
+// what lies above.  Gives an owned value; after an error the registers own nothing.
+typedef RelaxvmNativeResult (*RelaxvmNative)(RelaxvmNativeContext* context,
+                                             const RelaxvmNativeEnv* env, TVMFFIAny* regs);
 
 // What a place of the function table is, ready to be called.
 struct RelaxvmNativeCallee {

@@ -506,7 +506,7 @@ int Invoke(const Function* function, std::span<const Slot> args, std::span<const
   if (LIKELY(!function->is_compiled())) {
     code = Run(c, function->entry, frame, result, nullptr);
   } else if (function->native != nullptr) {
-    code = function->native(c, &function->program->env, frame, result);
+    code = RunNative(c, function, frame, result);
   } else {
     code = RunCompiled(c, function, frame, result);
     for (uint32_t i = 0; i < function->num_params; ++i) Drop(Load(&frame[i]));

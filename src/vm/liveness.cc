@@ -35,6 +35,7 @@ class Analysis {
     first_.assign(fn_.num_registers, kNone);
     last_.assign(fn_.num_registers, 0);
     live_end_.assign(fn_.num_registers, kNone);
+    ranges_.reserve(insns_.size());
     for (uint32_t b = 0; b < blocks_.size(); ++b) ScanBlock(b);
     Entry();
     Edges();
@@ -280,8 +281,10 @@ class Analysis {
         order.push_back(reg);
       }
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return first_[a] < first_[b]; });
+    auto is_before = [&](uint32_t a, uint32_t b) { return first_[a] < first_[b]; };
+    // Registers are numbered as the code mentions them, so straight code is in order already.
+    if (!std::is_sorted(order.begin(), order.end(), is_before))
+      std::stable_sort(order.begin(), order.end(), is_before);
     using Entry = std::pair<uint32_t, uint32_t>;  // end, slot
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> active;
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_slots;
@@ -303,9 +306,8 @@ class Analysis {
       free_slots.pop();
       active.push({last_[reg], result_.slot[reg]});
     }
-    for (LiveRange range : ranges_) {
-      result_.live_ranges.push_back({result_.slot[range.slot], range.from, range.to});
-    }
+    for (LiveRange& range : ranges_) range.slot = result_.slot[range.slot];
+    result_.live_ranges = std::move(ranges_);
   }
 
   LowFunction& fn_;

@@ -24,15 +24,14 @@ constexpr uint32_t kSlotBytes = sizeof(Slot);
 // Writes the instructions of one function.
 class Emitter {
  public:
-  Emitter(LowFunction low, Liveness live, Function* out)
-      : low_(std::move(low)), live_(std::move(live)), out_(*out) {}
+  Emitter(LowFunction low, Liveness live, const std::vector<Binding>& bindings, Function* out)
+      : low_(std::move(low)), live_(std::move(live)), bindings_(bindings), out_(*out) {}
 
   void Run() {
     out_.num_slots = live_.num_slots;
     out_.max_scratch = 1;
     EmitEntry();
     start_of_.assign(low_.insns.size(), UINT32_MAX);
-    starts_.reserve(low_.insns.size() + 8);
     units_.reserve(low_.insns.size() * 5 + low_.operands.size());
     auto drops = live_.edge_drops.begin();
     for (uint32_t i = 0; i < low_.insns.size(); ++i) {
@@ -50,13 +49,9 @@ class Emitter {
     }
     for (const Fixup& fixup : fixups_) SetJump(fixup.at, start_of_[fixup.target]);
     out_.code = std::move(units_);
-    const void* const* handlers = HandlerTable();
-    for (uint32_t at : starts_) {
-      Insn* insn = reinterpret_cast<Insn*>(&out_.code[at]);
-      insn->handler = handlers[reinterpret_cast<uintptr_t>(insn->handler)];
-    }
     out_.entry = reinterpret_cast<const Insn*>(out_.code.data());
     out_.live_ranges = std::move(live_.live_ranges);
+    out_.source_index.reserve(low_.insns.size());
     for (const LowInsn& insn : low_.insns) {
       out_.source_index.push_back(insn.source - static_cast<uint32_t>(low_.info->start_instr));
     }
@@ -73,6 +68,7 @@ class Emitter {
 
   std::vector<uint32_t> Slots(const std::vector<uint32_t>& registers) const {
     std::vector<uint32_t> slots;
+    slots.reserve(registers.size());
     for (uint32_t reg : registers) slots.push_back(live_.slot[reg]);
     return slots;
   }
@@ -104,7 +100,7 @@ class Emitter {
     uint32_t start = static_cast<uint32_t>(units_.size());
     units_.resize(units_.size() + length / 16);
     Insn* insn = At(start);
-    insn->handler = reinterpret_cast<const void*>(static_cast<uintptr_t>(op));
+    insn->handler = handlers_[static_cast<size_t>(op)];
     insn->dst = dst_slot * kSlotBytes;
     insn->num_args = static_cast<uint32_t>(words.size());
     insn->num_drops = static_cast<uint32_t>(drop_slots.size());
@@ -120,7 +116,7 @@ class Emitter {
       std::memcpy(reinterpret_cast<char*>(insn) + header, constants.data(),
                   constants.size() * kSlotBytes);
     }
-    starts_.push_back(start);
+    last_start_ = start;
     out_.max_scratch = std::max(out_.max_scratch, static_cast<uint32_t>(words.size()) + 1);
     return start;
   }
@@ -178,7 +174,7 @@ class Emitter {
   }
 
   void EmitBranch(const LowInsn& insn, const Liveness::EdgeDrops* edge) {
-    uint32_t at = starts_.back();
+    uint32_t at = last_start_;
     if (edge != nullptr && !edge->on_false.empty()) {
       stubs_.push_back({at, insn.target, &edge->on_false});
     } else {
@@ -244,17 +240,36 @@ class Emitter {
     if (op == Op::kCallKernelDyn) out->flags |= kDynamicKernel;
     out->aux = insn.aux;
     out->func_index = insn.func_index;
-    out->self = insn.self;
-    if (insn.callee != nullptr) out->function = static_cast<const Function*>(insn.callee);
+    BindCallee(insn, op, out);
+  }
+
+  void BindCallee(const LowInsn& insn, Op op, Insn* out) const {
+    const Binding* binding = &bindings_[insn.func_index];
+    switch (op == Op::kInstrumented ? static_cast<Op>(insn.aux) : op) {
+      case Op::kCallPacked:
+        out->safe_call = binding->packed->safe_call;
+        out->self = const_cast<ffi::FunctionObj*>(binding->packed);
+        break;
+      case Op::kCallBuiltin: out->builtin = GetBuiltinFunction(binding->builtin); break;
+      case Op::kCallKernel:
+      case Op::kCallKernelDyn: out->kernel = bindings_[insn.target].kernel; break;
+      case Op::kCallVM:
+      case Op::kTailCallVM:
+      case Op::kCallTir:
+      case Op::kMakeFunc: out->function = out_.program->functions[insn.func_index].get(); break;
+      default: break;
+    }
   }
 
   LowFunction low_;
   Liveness live_;
+  const std::vector<Binding>& bindings_;
   Function& out_;
+  const void* const* const handlers_ = HandlerTable();
   std::vector<Function::Unit> units_;
   std::vector<uint32_t> words_, drops_;  // of the instruction at hand
   std::vector<Slot> constants_;
-  std::vector<uint32_t> starts_;    // of instructions, in units
+  uint32_t last_start_ = 0;         // of the instruction at hand, in units
   std::vector<uint32_t> start_of_;  // LowInsn -> unit
   std::vector<Stub> stubs_;
   std::vector<Fixup> fixups_;
@@ -375,7 +390,7 @@ std::unique_ptr<Program> LoadProgram(const bytecode::ExecutableData& data,
     if (function == nullptr || function->is_compiled()) continue;
     LowFunction low = Lower(*program, bindings, *function->info, options.what);
     Liveness live = ComputeLiveness(&low);
-    Emitter(std::move(low), std::move(live), function.get()).Run();
+    Emitter(std::move(low), std::move(live), bindings, function.get()).Run();
   }
   return program;
 }

@@ -13,7 +13,6 @@
 
 #include "bytecode/verify.h"
 #include "support/error.h"
-#include "vm/builtins/table.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm {
@@ -56,11 +55,14 @@ class Lowering {
 
   LowFunction Run() {
     const FuncInfo& info = *result_.info;
+    size_t num_insns = static_cast<size_t>(info.end_instr - info.start_instr);
     std::vector<uint32_t> place;  // of each instruction in result_.insns
+    place.reserve(num_insns);
+    result_.operands.reserve(NumWords(info) - std::min(NumWords(info), 2 * num_insns));
     for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
       place.push_back(static_cast<uint32_t>(result_.insns.size()));
       source_ = static_cast<uint32_t>(i);
-      LowerInstruction(data_.GetInstruction(i), i - info.start_instr);
+      LowerInstruction(data_.InstructionAt(i), i - info.start_instr);
     }
     for (LowInsn& insn : result_.insns) {
       if (insn.op == Op::kGoto || insn.op == Op::kIf) insn.target = place[insn.target];
@@ -74,6 +76,14 @@ class Lowering {
   }
 
  private:
+  // Words of a function's instructions.
+  size_t NumWords(const FuncInfo& info) const {
+    bool is_last = static_cast<size_t>(info.end_instr) == data_.instr_offset.size();
+    int64_t end = is_last ? static_cast<int64_t>(data_.instr_data.size())
+                          : data_.instr_offset[static_cast<size_t>(info.end_instr)];
+    return static_cast<size_t>(end - data_.instr_offset[static_cast<size_t>(info.start_instr)]);
+  }
+
   void LowerInstruction(const Instruction& insn, int64_t index) {
     switch (insn.op) {
       case Opcode::kCall: LowerCall(insn); return;
@@ -92,7 +102,7 @@ class Lowering {
     int32_t dst =
         insn.reg >= bytecode::kBeginSpecialRegister ? -1 : static_cast<int32_t>(Dense(insn.reg));
     bool is_dyn = false;
-    const RelaxvmKernelEntry* direct = nullptr;  // of a kernel that is called through a builtin
+    int64_t direct = -1;  // a kernel that is called through a builtin
     size_t first_arg = 0;
     if (binding.kind == Binding::Kind::kBuiltin) {
       const bytecode::BuiltinInfo& builtin = bytecode::GetBuiltin(binding.builtin);
@@ -102,7 +112,7 @@ class Lowering {
           binding.builtin == Builtin::kCallTirDyn && insn.arg(0).kind() == ArgKind::kFuncIdx;
       if (is_call_tir_dyn && !program_.is_instrumented && !is_native_ &&
           bindings_[insn.arg(0).value()].kind == Binding::Kind::kKernel) {
-        direct = bindings_[insn.arg(0).value()].kernel;
+        direct = insn.arg(0).value();
         is_dyn = insn.num_args() > 1;
         first_arg = 1;
       }
@@ -114,7 +124,7 @@ class Lowering {
     }
     LowInsn& call = Emit(Op::kCallPacked, dst, operands_);
     call.func_index = static_cast<uint32_t>(insn.func);
-    if (direct != nullptr) {
+    if (direct >= 0) {
       BindKernel(&call, direct, is_dyn);
     } else {
       Bind(&call, binding, insn.func);
@@ -130,21 +140,15 @@ class Lowering {
       case Binding::Kind::kVM:
       case Binding::Kind::kCompiled:
         call->op = binding.kind == Binding::Kind::kVM ? Op::kCallVM : Op::kCallTir;
-        call->callee = program_.functions[func].get();
         return;
       case Binding::Kind::kBuiltin: BindBuiltin(call, binding.builtin); return;
       case Binding::Kind::kKernel:
         if (!program_.is_instrumented) {
-          BindKernel(call, binding.kernel, false);
+          BindKernel(call, func, false);
           return;
         }
         [[fallthrough]];
-      case Binding::Kind::kPacked:
-        call->op = Op::kCallPacked;
-        if (is_native_) return;
-        call->callee = reinterpret_cast<const void*>(binding.packed->safe_call);
-        call->self = const_cast<ffi::FunctionObj*>(binding.packed);
-        return;
+      case Binding::Kind::kPacked: call->op = Op::kCallPacked; return;
       case Binding::Kind::kUnbound: break;
     }
     TVM_FFI_THROW(InternalError) << "function " << func << " is not bound";
@@ -152,7 +156,6 @@ class Lowering {
 
   void BindBuiltin(LowInsn* call, Builtin builtin) {
     call->op = Op::kCallBuiltin;
-    call->callee = reinterpret_cast<const void*>(GetBuiltinFunction(builtin));
     if (program_.is_instrumented) return;
     switch (builtin) {
       case Builtin::kNullValue: call->op = Op::kNull; break;
@@ -174,7 +177,8 @@ class Lowering {
   }
 
   // Tensors first, then scalars, each in order; constants are checked now.
-  void BindKernel(LowInsn* call, const RelaxvmKernelEntry* kernel, bool is_dyn) {
+  void BindKernel(LowInsn* call, int64_t func, bool is_dyn) {
+    const RelaxvmKernelEntry* kernel = bindings_[func].kernel;
     std::string params = kernel->params;
     LowOperand* operands = result_.args(*call);
     std::vector<LowOperand> tensors, scalars;
@@ -210,7 +214,7 @@ class Lowering {
       scalars.push_back(shape);
     }
     call->op = is_dyn ? Op::kCallKernelDyn : Op::kCallKernel;
-    call->callee = kernel;
+    call->target = static_cast<uint32_t>(func);
     call->aux = static_cast<uint32_t>(tensors.size());
     std::copy(tensors.begin(), tensors.end(), operands);
     std::copy(scalars.begin(), scalars.end(), operands + tensors.size());
@@ -290,7 +294,6 @@ class Lowering {
     }
     uint32_t temporary = result_.num_registers++;
     LowInsn& insn = Emit(Op::kMakeFunc, static_cast<int32_t>(temporary), {});
-    insn.callee = program_.functions[func].get();
     insn.func_index = static_cast<uint32_t>(func);
     return {temporary, false};
   }

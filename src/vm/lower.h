@@ -22,13 +22,12 @@ struct LowInsn {
   int32_t dst = -1;        // -1: result discarded
   uint32_t first_arg = 0;  // in LowFunction::operands
   uint32_t num_args = 0;
-  uint32_t target = 0;  // jumps: LowInsn index
+  uint32_t target = 0;  // jumps: LowInsn index.  Kernels: place in the function table
   uint32_t source = 0;  // instruction of the executable
   uint32_t aux = 0;
-  uint32_t func_index = 0;
-  const void* callee = nullptr;
-  void* self = nullptr;
+  uint32_t func_index = 0;  // of the function that the instruction names
 };
+static_assert(sizeof(LowInsn) == 32);
 
 // What a constant of a LowFunction stands for, in native code that has no such constants.
 struct LowOrigin {

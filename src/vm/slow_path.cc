@@ -278,7 +278,7 @@ int RunCompiled(CallContext* context, const Function* function, const Slot* args
     Store(&regs[i], value);
   }
   if (function->native != nullptr) {
-    int code = function->native(context, &program->env, regs, result);
+    int code = RunNative(context, function, regs, result);
     context->top = regs;
     return code;
   }

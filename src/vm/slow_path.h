@@ -37,6 +37,13 @@ inline int ReadCondition(CallContext*, const Slot* value) {
   return ReadConditionSlowly(value);
 }
 
+// Our own native code on registers that own its arguments.
+inline int RunNative(CallContext* context, const Function* function, Slot* regs, Slot* result) {
+  RelaxvmNativeResult value = function->native(context, &function->program->env, regs);
+  if (__builtin_expect(value.tag == kNativeFailed, 0)) return -1;
+  Store(result, {value.tag, value.payload});
+  return 0;
+}
 // A compiled Relax function: works on a register list of its own.  `args` are borrowed.
 int RunCompiled(CallContext* context, const Function* function, const Slot* args, Slot* result);
 // Any function value, closures of this or another VM included.

@@ -46,7 +46,8 @@ class NativeEmitter {
         b_(context_),
         ptr_(b_.getPtrTy()),
         i32_(b_.getInt32Ty()),
-        i64_(b_.getInt64Ty()) {}
+        i64_(b_.getInt64Ty()),
+        result_type_(llvm::StructType::get(i64_, i64_)) {}
 
   void Emit() {
     fn_ = Declare(SymbolOf(plan_.name, plan_.is_watched));
@@ -79,16 +80,28 @@ class NativeEmitter {
   }
 
  private:
+  // A register's words.
+  struct Pair {
+    Value* tag;
+    Value* payload;
+  };
+
   Value* Context() { return fn_->getArg(0); }
   Value* Env() { return fn_->getArg(1); }
   Value* Regs() { return fn_->getArg(2); }
-  Value* Result() { return fn_->getArg(3); }
+
+  void Return(Pair value) {
+    Value* both = llvm::PoisonValue::get(result_type_);
+    both = b_.CreateInsertValue(both, value.tag, 0);
+    b_.CreateRet(b_.CreateInsertValue(both, value.payload, 1));
+  }
+  void ReturnFailed() { Return({b_.getInt64(kNativeFailed), b_.getInt64(0)}); }
 
   // ---- small things
 
   llvm::Function* Declare(const std::string& symbol) {
     if (llvm::Function* known = module_->getFunction(symbol)) return known;
-    auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, ptr_}, false);
+    auto* type = llvm::FunctionType::get(result_type_, {ptr_, ptr_, ptr_}, false);
     auto* fn = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
     fn->setVisibility(llvm::GlobalValue::HiddenVisibility);
     fn->setDSOLocal(true);
@@ -129,22 +142,19 @@ class NativeEmitter {
   // Above the registers: arguments of calls, registers of callees.
   Value* Scratch(uint64_t index) { return Slot(plan_.num_slots + index); }
 
-  struct Pair {
-    Value* tag;
-    Value* payload;
-  };
-
-  // Volatile: two loads and two stores of 8 bytes stay that, so a value is read as it was written.
+  // Unordered atomics: two accesses of 8 bytes stay that, so a value is read as it was written, and
+  // what was just stored needs no load.
   Pair Load(Value* slot) {
     llvm::LoadInst* tag = LoadAt(i64_, slot, 0);
     llvm::LoadInst* payload = LoadAt(i64_, slot, 8);
-    tag->setVolatile(true);
-    payload->setVolatile(true);
+    tag->setAtomic(llvm::AtomicOrdering::Unordered);
+    payload->setAtomic(llvm::AtomicOrdering::Unordered);
     return {tag, payload};
   }
   void Store(Value* slot, Pair value) {
     for (auto [part, offset] : {std::pair{value.tag, 0u}, {value.payload, 8u}}) {
-      b_.CreateAlignedStore(part, Field(slot, offset), llvm::Align(8))->setVolatile(true);
+      b_.CreateAlignedStore(part, Field(slot, offset), llvm::Align(8))
+          ->setAtomic(llvm::AtomicOrdering::Unordered);
     }
   }
   // As whoever is called reads it: in one piece.
@@ -231,7 +241,7 @@ class NativeEmitter {
     b_.SetInsertPoint(overflow);
     CallEnv(i32_, offsetof(RelaxvmNativeEnv, overflow), {Env(), Word(plan_.func)});
     for (uint32_t i = 0; i < plan_.num_params; ++i) Drop(Load(Slot(i)));
-    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(-1)));
+    ReturnFailed();
     b_.SetInsertPoint(body);
     for (uint32_t slot : plan_.entry_drops) Drop(Load(Slot(slot)));
     for (uint32_t slot : plan_.entry_nulls) Store(Slot(slot), None());
@@ -279,7 +289,7 @@ class NativeEmitter {
                                            llvm::GlobalValue::PrivateLinkage, data, "live");
     CallEnv(b_.getVoidTy(), offsetof(RelaxvmNativeEnv, unwind),
             {Context(), Env(), Regs(), table, fail_at_, fail_except_, fail_op_});
-    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(-1)));
+    ReturnFailed();
   }
 
   // ---- operands
@@ -511,9 +521,10 @@ class NativeEmitter {
   void EmitCallNative(const NativeOp& op, uint32_t at) {
     Poll(at);
     GatherOwned(op);
-    Value* code = b_.CreateCall(NativeCallee(op), {Context(), Env(), Scratch(0), out_});
-    FailIfNot0(code, at, /*is_suspended=*/true);
-    StoreDst(op, Load(out_));
+    Value* both = b_.CreateCall(NativeCallee(op), {Context(), Env(), Scratch(0)});
+    Pair value{b_.CreateExtractValue(both, 0), b_.CreateExtractValue(both, 1)};
+    FailIf(b_.CreateICmpEQ(value.tag, b_.getInt64(kNativeFailed)), at, /*is_suspended=*/true);
+    StoreDst(op, value);
   }
 
   // In place of this function: loops written as recursion need no more stack than one call.
@@ -521,7 +532,7 @@ class NativeEmitter {
     Poll(at);
     GatherOwned(op);
     for (size_t i = 0; i < op.args.size(); ++i) Store(Slot(i), Load(Scratch(i)));
-    llvm::CallInst* call = b_.CreateCall(NativeCallee(op), {Context(), Env(), Regs(), Result()});
+    llvm::CallInst* call = b_.CreateCall(NativeCallee(op), {Context(), Env(), Regs()});
     call->setTailCallKind(llvm::CallInst::TCK_MustTail);
     b_.CreateRet(call);
   }
@@ -530,8 +541,7 @@ class NativeEmitter {
     const NativeArg& arg = op.args[0];
     Pair value = ArgValue(arg);
     if (arg.kind == NativeArg::Kind::kConstant) Retain(value);
-    Store(Result(), value);
-    b_.CreateRet(b_.getInt32(0));
+    Return(value);
   }
 
   Value* IsPlainCondition(Pair value) {
@@ -589,6 +599,7 @@ class NativeEmitter {
   llvm::Type* ptr_;
   llvm::Type* i32_;
   llvm::Type* i64_;
+  llvm::StructType* result_type_;
   llvm::Function* fn_ = nullptr;
   llvm::BasicBlock* allocas_ = nullptr;
   llvm::BasicBlock* failed_ = nullptr;

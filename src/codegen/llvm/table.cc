@@ -161,7 +161,7 @@ class TableEmitter {
     std::vector<Constant*> entries;
     for (const TableRow& row : rows) {
       if (row.params == kNativeParams) {
-        auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, ptr_}, false);
+        auto* type = llvm::FunctionType::get(b_.getVoidTy(), {}, false);  // by address alone
         auto* code = Function::Create(type, Function::ExternalLinkage, row.name, module_);
         code->setVisibility(llvm::GlobalValue::HiddenVisibility);
         entries.push_back(llvm::ConstantStruct::get(
