@@ -134,6 +134,12 @@ inline Nearest NearestInteger(Num x) {
   Num shifted = x + magic;
   return {shifted - magic, BitsOf(shifted) - BitsOf(magic)};
 }
+// x * 2^n where the vector unit has an instruction for it (rounded like Scale), else null.
+llvm::Value* ScaleByInstruction(Code& c, llvm::Value* x, llvm::Value* n);
+inline Num Scale(Num x, const Nearest& n) {
+  llvm::Value* scaled = ScaleByInstruction(*x.c, x.v, n.number.v);
+  return scaled ? Num{scaled, x.c} : Scale(x, n.integer);
+}
 // The integer n (|n| < 2^21) as a number.
 inline Num ToNumber(Word n) {
   Code& c = *n.c;

@@ -29,13 +29,13 @@ constexpr double kErfcScaled32[] = {-0.000837975439, 0.00681114013, 0.0037323717
 
 // exp(x) = 2^n (1 + tail) for clamped x
 struct ReducedExp {
-  Word n;
+  Nearest n;
   Num tail;
 };
 ReducedExp ReduceExp(Num x) {
   Nearest n = NearestInteger(x * 1.4426950408889634);
   Num r = Fma(n.number, -kLn2Low, Fma(n.number, -kLn2High, x));
-  return {n.integer, Fma(r * r, Horner(r, kExpTail32), r)};
+  return {n, Fma(r * r, Horner(r, kExpTail32), r)};
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ Tensors ComputeAttention(const ComputeArgs& in, const Attention& a) {
   };
   Tensor total = tir::Reduce(out, {keys}, tir::SumReducer(wide), weighted, "weighted");
   auto normalised = [&](const Indices& i) {
-    return ir::Cast(dtype, ir::Div(total(i), sum({i[0], i[2], i[1]})));
+    return ir::Cast(dtype, total(i) * ir::Div(Number(wide, 1), sum({i[0], i[2], i[1]})));
   };
   return {tir::Compute(out, normalised, "attention")};
 }

@@ -31,8 +31,9 @@ Tensors ComputeSoftmax(const ComputeArgs& in, const Softmax& a) {
   Tensor e = tir::Compute(x->shape, exponential, "softmax_exp");
   Tensor sum = ReduceOver(
       axes, tir::SumReducer(wide), [&](const Indices& i) { return e(i); }, "softmax_sum");
+  // One division a line; each element is multiplied.
   auto normalised = [&](const Indices& i) {
-    return ir::Cast(dtype, ir::Div(e(i), sum(axes.Kept(i))));
+    return ir::Cast(dtype, e(i) * ir::Div(Number(wide, 1), sum(axes.Kept(i))));
   };
   return {tir::Compute(x->shape, normalised, "softmax")};
 }

@@ -24,30 +24,25 @@ Type InferArg(TypeCtx& ctx, const ArgAttrs& a) {
   return InferReduced(ctx, x, AxisList(a), a.keepdims, Int(64));
 }
 
-// Combines (index, value) pairs in any order.
-tir::Reducer ArgReducer(DLDataType dtype, bool greatest) {
-  ir::Var li("li", Int(64)), ri("ri", Int(64)), lv("lv", dtype), rv("rv", dtype);
-  auto is_nan = [](const Expr& v) {
-    return IsFloat(v.dtype()) ? ir::CallIntrin(Intrin::kIsNan, {v}) : ir::BoolImm(false);
-  };
-  Expr better = greatest ? ir::Greater(rv, lv) : ir::Less(rv, lv);
-  Expr same = ir::Or(ir::Equal(rv, lv), ir::And(is_nan(rv), is_nan(lv)));
-  better = ir::Or(better, ir::And(is_nan(rv), ir::Not(is_nan(lv))));
-  Expr take = ir::Or(better, ir::And(same, ir::Less(ri, li)));
-  return tir::Reducer(
-      {li, lv}, {ri, rv}, {ir::Select(take, ri, li), ir::Select(take, rv, lv)},
-      {ir::MaxValue(Int(64)), greatest ? ir::MinValue(dtype) : ir::MaxValue(dtype)});
-}
-
+// First the greatest (or least) value, then the first index that has it: both run along vectors.
 Tensors ComputeArg(const ComputeArgs& in, const ArgAttrs& a, bool greatest) {
   const Tensor& x = in[0];
+  DLDataType wide = WideDtype(x.dtype());
   ReducedAxes axes(x->shape, AxisList(a), a.keepdims);
-  auto formula = [&](const Indices& i, const Indices& r) -> std::vector<Expr> {
-    return {Flatten(r, axes.extents()), Widen(x(axes.At(i, r)))};
+  Tensor best = ReduceOver(
+      axes, greatest ? tir::MaxReducer(wide) : tir::MinReducer(wide),
+      [&](const Indices& i) { return Widen(x(i)); }, "best");
+  auto index_if_best = [&](const Indices& i, const Indices& r) {
+    Expr value = Widen(x(axes.At(i, r))), wanted = best(i);
+    Expr same = ir::Equal(value, wanted);
+    if (IsFloat(wide)) {
+      same = ir::Or(same, ir::And(ir::CallIntrin(Intrin::kIsNan, {value}),
+                                  ir::CallIntrin(Intrin::kIsNan, {wanted})));
+    }
+    return ir::Select(same, Flatten(r, axes.extents()), ir::MaxValue(Int(64)));
   };
-  const char* name = greatest ? "argmax" : "argmin";
-  return {tir::MultiReduce(axes.kept(), axes.extents(), ArgReducer(WideDtype(x.dtype()), greatest),
-                           formula, {name, "value"})[0]};
+  return {tir::Reduce(axes.kept(), axes.extents(), tir::MinReducer(Int(64)), index_if_best,
+                      greatest ? "argmax" : "argmin")};
 }
 
 OpDef ArgOp(const char* name, const char* doc, const char* reference, bool greatest) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cumsum and cumprod: running sums and products along an axis.
 #include "ops/compute.h"
+#include "ops/loops.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -31,12 +32,51 @@ Type InferScan(TypeCtx& ctx, const Scan& a) {
 
 // For every line along the axis: one accumulator, in the wide dtype, carried from element to
 // element.
+// Along an axis that is not the last: each row is the one before plus the next, so that rows run
+// along vectors.
+tir::Stmt ScanRows(const tir::Buffer& in, const tir::Buffer& out, size_t axis, bool exclusive,
+                   bool product) {
+  const Dims& dims = in.shape();
+  DLDataType dtype = out.elem_dtype();
+  Dims outer(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  Dims inner(dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1, dims.end());
+  auto row = [&](const Indices& o) {
+    return LoopNest(
+        {dims[axis]},
+        [&](const Indices& k) {
+          auto at = [&](const Indices& j, const Expr& step) {
+            Indices all = o;
+            all.push_back(step);
+            for (const Expr& e : j) all.push_back(e);
+            return all;
+          };
+          const Expr before = k[0] - Expr(1);
+          auto first = [&](const Indices& j) -> Stmt {
+            Expr start =
+                exclusive ? Number(dtype, product ? 1 : 0) : ConvertTo(dtype, in.Load(at(j, k[0])));
+            return tir::BufferStore(out, start, at(j, k[0]));
+          };
+          auto next = [&](const Indices& j) -> Stmt {
+            Expr done = out.Load(at(j, before));
+            Expr value = ConvertTo(dtype, in.Load(at(j, exclusive ? before : k[0])));
+            return tir::BufferStore(out, product ? done * value : done + value, at(j, k[0]));
+          };
+          return Stmt(tir::IfThenElse(ir::Equal(k[0], Expr(0)), LoopNest(inner, first, "j"),
+                                      LoopNest(inner, next, "j")));
+        },
+        "k");
+  };
+  return LoopNest(outer, row, "o");
+}
+
 tir::Stmt ScanBody(const tir::Buffer& in, const tir::Buffer& out, const Scan& a, bool product) {
   const Dims& dims = in.shape();
   DLDataType dtype = out.elem_dtype();
   DLDataType wide = WideDtype(dtype);
   tir::Buffer total("total", {Expr(1)}, wide, "local");
   size_t axis = a.axis ? (*a.axis < 0 ? *a.axis + dims.size() : *a.axis) : 0;
+  if (a.axis && axis + 1 < dims.size() && wide == dtype)
+    return ScanRows(in, out, axis, a.exclusive, product);
   size_t num_inner = a.axis ? 1 : dims.size();  // loops inside of the accumulator's
 
   std::vector<ir::Var> vars;

@@ -161,9 +161,13 @@ class Converter {
 
   // Binds the result of a converted call to what `var` stood for.
   void Define(const Var& var, const Call& call, const Perm& perm) {
-    changed_ = true;
     call->span = var->span;
-    Expr value = builder_->Emit(call, var->name);
+    DefineAs(var, builder_->Emit(call, var->name), perm);
+  }
+
+  // `value` is what `var` stood for, permuted.
+  void DefineAs(const Var& var, const Expr& value, const Perm& perm) {
+    changed_ = true;
     versions_[var.get()] = {var, {{perm, value}}};
     // Visible outside of its block, or read where nobody converts: the plain one must exist under
     // its own name.
@@ -182,6 +186,9 @@ class Converter {
   // ---- bindings
 
   void Convert(const ir::Binding& binding) {
+    if (const auto* cast = binding.as<ir::MatchCastObj>();
+        cast != nullptr && ConvertMatchCast(binding, cast))
+      return;
     auto call = binding->value.as<Call>();
     if (call.has_value() && binding.as<ir::VarBindingObj>()) {
       const ir::OpObj* op = ir::CalledOp(call.value().get());
@@ -191,6 +198,24 @@ class Converter {
       }
     }
     Keep(binding);
+  }
+
+  // The sizes of a permuted value are matched in its own order.
+  bool ConvertMatchCast(const ir::Binding& binding, const ir::MatchCastObj* cast) {
+    const auto* type = cast->ty.as<ir::TensorTypeObj>();
+    const Perm perm = PermOf(cast->value);
+    if (type == nullptr || IsIdentity(perm) || !type->GetShape().has_value()) return false;
+    const ffi::Array<Expr> dims = type->GetShape().value();
+    if (dims.size() != perm.size()) return false;
+    ffi::Array<Expr> moved;
+    for (int64_t p : perm) moved.push_back(dims[p]);
+    ir::TensorType permuted(moved, type->dtype, type->vdevice);
+    Var matched = binding->var.as<ir::DataflowVarObj>() != nullptr
+                      ? Var(ir::DataflowVar(binding->var->name, permuted))
+                      : Var(binding->var->name, permuted);
+    builder_->EmitBinding(ir::MatchCast(matched, Get(cast->value, perm), permuted, binding->span));
+    DefineAs(binding->var, matched, perm);
+    return true;
   }
 
   void Keep(const ir::Binding& binding) {

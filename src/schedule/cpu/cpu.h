@@ -45,6 +45,29 @@ Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& 
 std::optional<Stmt> EmitContraction(const Stage& contraction, const Machine& traits,
                                     arith::Analyzer* analyzer);
 
+// Code for one point of `rows`.
+struct RowForm {
+  std::vector<Axis> rows;
+  Stmt body;
+  Expr work;  // additions that the body costs
+};
+// An elementwise stage that reads along one axis and writes along another, by square tiles.
+// Absent when it has another form.
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Traits& traits,
+                                     arith::Analyzer* analyzer);
+
+// The stages [at, at + num_stages) when they are attention: softmax(q k^T) v.
+struct AttentionForm {
+  RowForm form;
+  size_t num_stages;
+};
+std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Traits& traits,
+                                           arith::Analyzer* analyzer);
+
+// The stage cut where its formula chooses by the position on one axis; the stage itself when it
+// does not, or too often.
+std::vector<Stage> PiecesOf(const Stage& stage, arith::Analyzer* analyzer);
+
 // Bytes of the widest element that the stage touches.
 int64_t ElemBytes(const Stage& stage);
 

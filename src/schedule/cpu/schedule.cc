@@ -56,6 +56,47 @@ class RowTemps : public tir::StmtMutator {
   std::unordered_map<const ffi::Object*, std::pair<Buffer, size_t>> map_;
 };
 
+// One loop over all rows, split over threads; with several axes these are found by division, once a
+// row.
+Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
+  const std::vector<Axis>& rows = form.rows;
+  if (rows.empty()) return form.body;
+  // Vectors do several additions at once.
+  const Expr cost = ir::FloorDiv(form.work, 4);
+  if (rows.size() == 1) return ParallelLoop(rows[0].var, rows[0].extent, cost, form.body, analyzer);
+  Expr total = 1;
+  for (const Axis& a : rows) total = total * a.extent;
+  Var row("row", Int(64));
+  ffi::Array<Stmt> seq;
+  Expr rest = row;
+  for (size_t i = rows.size(); i-- > 0;) {
+    seq.push_back(tir::Bind(rows[i].var, i == 0 ? rest : ir::FloorMod(rest, rows[i].extent)));
+    if (i > 0) {
+      Var next("rest", Int(64));
+      seq.push_back(tir::Bind(next, ir::FloorDiv(rest, rows[i].extent)));
+      rest = next;
+    }
+  }
+  seq.push_back(form.body);
+  return ParallelLoop(row, analyzer->Simplify(total), cost, SeqStmt::Flatten(seq), analyzer);
+}
+
+// Attention becomes one statement: what is known about it is lost when formulas are put together.
+Program WithAttention(Program program, const Traits& traits) {
+  arith::Analyzer analyzer;
+  for (size_t at = 0; at < program.stages.size(); ++at) {
+    auto found = EmitAttention(program, at, traits, &analyzer);
+    if (!found.has_value()) continue;
+    Stage done;
+    done.name = "attention";
+    done.opaque = RunRows(found->form, &analyzer);
+    auto begin = program.stages.begin() + static_cast<std::ptrdiff_t>(at);
+    program.stages.erase(begin, begin + static_cast<std::ptrdiff_t>(found->num_stages));
+    program.stages.insert(program.stages.begin() + static_cast<std::ptrdiff_t>(at), done);
+  }
+  return program;
+}
+
 class Scheduler {
  public:
   Scheduler(Program program, const Machine& traits)
@@ -229,10 +270,18 @@ class Scheduler {
 
   // One stage: all axes but the one along the lanes are rows.
   Stmt EmitSingle(const Stage& stage) {
+    ffi::Array<Stmt> parts;
+    for (const Stage& piece : PiecesOf(stage, &analyzer_)) parts.push_back(EmitPiece(piece));
+    return SeqStmt::Flatten(parts);
+  }
+
+  Stmt EmitPiece(const Stage& stage) {
     Stage flat = FlattenStage(stage, &analyzer_);
     CollapseAxes(&flat, &analyzer_);
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
+    if (auto turned = EmitTranspose(flat, traits_, &analyzer_))
+      return OverRows(turned->rows, turned->body, turned->work);
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
     for (size_t i = 0; i < flat.spatial.size(); ++i) {
@@ -290,26 +339,7 @@ class Scheduler {
   }
 
   Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work) {
-    if (rows.empty()) return body;
-    // Vectors do several additions at once.
-    const Expr cost = ir::FloorDiv(work, 4);
-    if (rows.size() == 1) return ParallelLoop(rows[0].var, rows[0].extent, cost, body, &analyzer_);
-    // One loop over all rows; the axes are found by division, once a row.
-    Expr total = 1;
-    for (const Axis& a : rows) total = total * a.extent;
-    Var row("row", Int(64));
-    ffi::Array<Stmt> seq;
-    Expr rest = row;
-    for (size_t i = rows.size(); i-- > 0;) {
-      seq.push_back(tir::Bind(rows[i].var, i == 0 ? rest : ir::FloorMod(rest, rows[i].extent)));
-      if (i > 0) {
-        Var next("rest", Int(64));
-        seq.push_back(tir::Bind(next, ir::FloorDiv(rest, rows[i].extent)));
-        rest = next;
-      }
-    }
-    seq.push_back(body);
-    return ParallelLoop(row, analyzer_.Simplify(total), cost, SeqStmt::Flatten(seq), &analyzer_);
+    return RunRows({rows, std::move(body), work}, &analyzer_);
   }
 
   Program program_;
@@ -326,7 +356,7 @@ PrimFunc Schedule(const PrimFunc& func, const Machine& traits) {
   if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return func;
-  return Scheduler(InlineStages(std::move(*program)), traits).Run();
+  return Scheduler(InlineStages(WithAttention(std::move(*program), traits)), traits).Run();
 }
 
 }  // namespace relaxvm::schedule::cpu

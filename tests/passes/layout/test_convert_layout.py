@@ -69,3 +69,19 @@ def test_operators_without_a_wanted_layout_stay():
     mod = conv_chain(TAILS["relu"])
     converted = relax.transform.ConvertLayout({"relax.nn.conv1d": ["NWC", "WIO"]})(mod)
     relaxvm.ir.assert_structural_equal(converted, mod)
+
+
+def test_sizes_that_are_matched_between_convolutions_convert_nothing_there():
+    n, h, w = (tirx.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorType([n, 8, h, w], "float32"))
+    weight = relax.const(np.ones((8, 8, 3, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, weight, strides=2, padding=1))
+            y = builder.match_cast(y, relax.TensorType([n, 8, h // 2, w // 2], "float32"))
+            out = builder.emit_output(relax.op.nn.conv2d(y, weight))
+        builder.emit_func_output(out)
+    converted = relax.transform.ConvertLayout(LAST)(builder.get())
+    assert len(conversions(converted)) == 2  # of the parameter and of the result
+    assert relaxvm.relax.analysis.well_formed(converted)

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitAttention: softmax(q k^T) v without the matrix of scores.
+//
+// A task is a chunk of queries of one head.  Keys pass by in blocks; a block's keys are packed
+// (turned so that they run along the lanes) and serve all queries of the chunk:
+//   s[r, :]  = q[r, :] k^T                   register tiles, then masked
+//   m'       = max(m[r], max(s[r, :])),   p = exp(s[r, :] - m'),   c = exp(m[r] - m')
+//   l[r]     = c l[r] + sum(p),   o[r, :] = c o[r, :] + p v        register tiles
+// and at the end o[r, :] / l[r] is finished and stored.  Sums are kept in float32.
+#include <algorithm>
+#include <unordered_map>
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using ir::BinaryObj;
+using ir::BinaryOp;
+using ir::Intrin;
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+constexpr size_t kNumStages = 7;
+constexpr int64_t kRows = 6;    // of a register tile
+constexpr int64_t kChunk = 48;  // queries of a task: a multiple of both kinds of tile
+constexpr int64_t kKeys = 64;   // of a block
+constexpr int64_t kMaxDepth = 512;
+constexpr double kLowest = -3.4028234663852886e38;  // float32: what starts a maximum
+
+using Map = ffi::Map<Var, Expr>;
+
+const BufferLoadObj* LoadOf(const Expr& e) { return StripCasts(e).as<BufferLoadObj>(); }
+
+// The two factors of a sum of products.
+const BinaryObj* ProductOf(const Stage& s) {
+  if (s.combine != Combine::kSum) return nullptr;
+  const auto* product = StripCasts(s.value).as<BinaryObj>();
+  return product != nullptr && product->op == BinaryOp::kMul ? product : nullptr;
+}
+
+bool Reads(const Stage& s, const Stage& writer) {
+  for (const Var& read : ReadsOf(s)) {
+    if (read.same_as(*writer.out)) return true;
+  }
+  return false;
+}
+
+// Replaces loads of buffers by values.
+class BufferReader : public tir::StmtMutator {
+ public:
+  std::unordered_map<const ffi::Object*, Expr> values;
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    auto it = values.find(load->buffer.get());
+    return it == values.end() ? tir::StmtMutator::MutateBufferLoad(load) : it->second;
+  }
+};
+
+class AttentionEmitter {
+ public:
+  AttentionEmitter(const Program& program, size_t at, const Traits& traits,
+                   arith::Analyzer* analyzer)
+      : program_(program), at_(at), traits_(traits), analyzer_(analyzer) {}
+
+  // Reads the stages from `at` on; false when they are something else.
+  bool Read() {
+    if (at_ + kNumStages > program_.stages.size()) return false;
+    for (size_t i = at_; i < at_ + kNumStages; ++i) {
+      const Stage& s = program_.stages[i];
+      if (s.IsOpaque() || s.indices.size() != s.spatial.size() || s.finish.defined()) return false;
+      for (size_t d = 0; d < s.indices.size(); ++d) {
+        if (!s.indices[d].same_as(s.spatial[d].var)) return false;
+      }
+      if (i + 1 < at_ + kNumStages && !OnlyInside(s)) return false;
+    }
+    return ReadSoftmax() && ReadScores() && ReadWeighted() && Fits();
+  }
+
+  RowForm Run() {
+    Expr queries = scores_->spatial[query_].extent;
+    Var chunk("chunk", Int(64));
+    first_ = chunk * Expr(kChunk);
+    count_ = Var("queries", Int(64));
+    RowForm form;
+    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+      if (i != query_ && i != key_) form.rows.push_back(scores_->spatial[i]);
+    }
+    form.rows.push_back({chunk, analyzer_->Simplify(ir::CeilDiv(queries, kChunk))});
+    form.body = Task(queries);
+    form.work = keys_ * Expr(kChunk * (depth_ + width_) / lanes_ * 4);
+    return form;
+  }
+
+ private:
+  const Stage& At(size_t i) const { return program_.stages[at_ + i]; }
+
+  bool OnlyInside(const Stage& writer) const {
+    bool temp = false;
+    for (const Buffer& b : program_.temps) temp |= b.same_as(*writer.out);
+    for (size_t i = 0; i < program_.stages.size(); ++i) {
+      if ((i < at_ || i >= at_ + kNumStages) && Reads(program_.stages[i], writer)) return false;
+    }
+    return temp;
+  }
+
+  // scores, masked, max, exp, sum and weighted in any order, result.
+  bool ReadSoftmax() {
+    scores_ = &At(0), masked_ = &At(1), exp_ = &At(3), result_ = &At(6);
+    const bool sum_first = ProductOf(At(5)) != nullptr;
+    sum_ = &At(sum_first ? 4 : 5), weighted_ = &At(sum_first ? 5 : 4);
+    const Stage &max = At(2), &exp = *exp_, &sum = *sum_;
+    if (masked_->combine != Combine::kNone || !Reads(*masked_, *scores_)) return false;
+    if (max.combine != Combine::kMax || max.reduce.size() != 1) return false;
+    const auto* maximum_of = LoadOf(max.value);
+    if (maximum_of == nullptr || !maximum_of->buffer.same_as(*masked_->out)) return false;
+    const auto* e = exp.value.as<ir::IntrinObj>();
+    if (exp.combine != Combine::kNone || e == nullptr || e->intrin != Intrin::kExp) return false;
+    const auto* moved = e->args[0].as<BinaryObj>();
+    if (moved == nullptr || moved->op != BinaryOp::kSub) return false;
+    const auto *score = LoadOf(moved->a), *greatest = LoadOf(moved->b);
+    if (score == nullptr || greatest == nullptr || !score->buffer.same_as(*masked_->out) ||
+        !greatest->buffer.same_as(*max.out))
+      return false;
+    if (sum.combine != Combine::kSum || sum.reduce.size() != 1) return false;
+    const auto* summed = LoadOf(sum.value);
+    if (summed == nullptr || !summed->buffer.same_as(*exp.out)) return false;
+    // All of them at the same place, the keys last.
+    const size_t rank = masked_->spatial.size();
+    key_ = rank - 1;
+    if (exp.spatial.size() != rank || max.spatial.size() + 1 != rank ||
+        sum.spatial.size() + 1 != rank)
+      return false;
+    auto walks = [](const BufferLoadObj* load, const Stage& s) {
+      std::vector<Axis> all = s.spatial;
+      all.insert(all.end(), s.reduce.begin(), s.reduce.end());
+      for (size_t d = 0; d < load->indices.size(); ++d) {
+        if (d >= all.size() || !load->indices[d].same_as(all[d].var)) return false;
+      }
+      return true;
+    };
+    if (!walks(maximum_of, max) || !walks(summed, sum) || !walks(score, exp) ||
+        !walks(greatest, exp))
+      return false;
+    bool same_place = true;
+    tir::PostOrderVisit(tir::Evaluate(masked_->value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load != nullptr && load->buffer.same_as(*scores_->out))
+        same_place = same_place && walks(load, *masked_);
+    });
+    return same_place && masked_->value.dtype() == Float(32);
+  }
+
+  // scores[..., s, ..., t] = sum over d of q[..., s, d] * k[..., t, d]
+  bool ReadScores() {
+    const auto* product = ProductOf(*scores_);
+    if (product == nullptr || scores_->reduce.size() != 1 ||
+        scores_->spatial.size() != masked_->spatial.size())
+      return false;
+    const Var &t = scores_->spatial[key_].var, &d = scores_->reduce[0].var;
+    for (const auto& [q, k] : {std::pair(product->a, product->b), {product->b, product->a}}) {
+      if (LoadOf(q) == nullptr || LoadOf(k) == nullptr) return false;
+      if (UsesVar(q, t) || !UsesVar(k, t) || !UsesVar(q, d) || !UsesVar(k, d)) continue;
+      q_ = q, k_ = k;
+      size_t found = 0;
+      for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+        if (!UsesVar(q, scores_->spatial[i].var) || UsesVar(k, scores_->spatial[i].var)) continue;
+        query_ = i;
+        ++found;
+      }
+      return found == 1;
+    }
+    return false;
+  }
+
+  // weighted[..., s, ..., e] = sum over t of p[..., s, t] * v[..., t, e]
+  bool ReadWeighted() {
+    const auto* product = ProductOf(*weighted_);
+    if (product == nullptr || weighted_->reduce.size() != 1) return false;
+    Expr p = product->a;
+    v_ = product->b;
+    const auto* load = LoadOf(p);
+    if (load == nullptr || !load->buffer.same_as(*exp_->out)) {
+      std::swap(p, v_);
+      load = LoadOf(p);
+    }
+    if (load == nullptr || !load->buffer.same_as(*exp_->out) || LoadOf(v_) == nullptr) return false;
+    if (!load->indices[key_].same_as(weighted_->reduce[0].var)) return false;
+    // Names of the axes of the scores in terms of those of the result.
+    const size_t rank = scores_->spatial.size();
+    if (weighted_->spatial.size() != rank || result_->spatial.size() != rank) return false;
+    const Axis* width = nullptr;
+    for (const Axis& axis : weighted_->spatial) {
+      bool in_scores = false;
+      for (size_t i = 0; i < rank; ++i) {
+        if (i == key_ || !load->indices[i].same_as(axis.var)) continue;
+        weighted_axes_.Set(axis.var, scores_->spatial[i].var);
+        in_scores = true;
+      }
+      if (in_scores) continue;
+      if (width != nullptr) return false;
+      width = &axis;
+    }
+    if (width == nullptr || weighted_axes_.size() + 1 != rank) return false;
+    wide_axis_ = width->var;
+    for (size_t i = 0; i < rank; ++i) {
+      if (i != key_ && i != query_) continue;
+      if (i == query_ && UsesVar(v_, FindAxis(*weighted_, i))) return false;
+    }
+    if (result_->combine != Combine::kNone || !Reads(*result_, *weighted_)) return false;
+    // The result reads both at its own place.
+    bool same_place = true;
+    tir::PostOrderVisit(tir::Evaluate(result_->value), [&](const ffi::ObjectRef& node) {
+      const auto* l = node.as<BufferLoadObj>();
+      if (l == nullptr) return;
+      if (l->buffer.same_as(*weighted_->out)) {
+        for (size_t i = 0; i < rank; ++i)
+          same_place = same_place && l->indices[i].same_as(result_->spatial[i].var);
+      } else if (l->buffer.same_as(*sum_->out)) {
+        for (size_t i = 0, at = 0; i < rank; ++i) {
+          if (i == key_) continue;
+          same_place = same_place && l->indices[at++].same_as(ResultAxis(i));
+        }
+      }
+    });
+    return same_place;
+  }
+
+  // The axis of the weighted sum (of the result) that is axis `i` of the scores.
+  Var FindAxis(const Stage& s, size_t i) const {
+    for (size_t d = 0; d < weighted_->spatial.size(); ++d) {
+      auto it = weighted_axes_.find(weighted_->spatial[d].var);
+      if (it != weighted_axes_.end() && (*it).second.same_as(scores_->spatial[i].var))
+        return s.spatial[d].var;
+    }
+    RELAXVM_UNREACHABLE();
+  }
+  Var ResultAxis(size_t i) const { return FindAxis(*result_, i); }
+  size_t WidePlace() const {
+    for (size_t d = 0; d < weighted_->spatial.size(); ++d) {
+      if (weighted_->spatial[d].var.same_as(wide_axis_)) return d;
+    }
+    RELAXVM_UNREACHABLE();
+  }
+
+  bool Fits() {
+    const auto depth = ir::AsInt(scores_->reduce[0].extent);
+    const auto width = ir::AsInt(weighted_->spatial[WidePlace()].extent);
+    if (!depth.has_value() || !width.has_value()) return false;
+    depth_ = depth.value(), width_ = width.value();
+    keys_ = scores_->spatial[key_].extent;
+    lanes_ = traits_.Lanes(4);
+    if (lanes_ < 4 || kKeys % lanes_ != 0) return false;
+    vectors_ = std::min<int64_t>(traits_.num_vectors >= 32 ? 4 : 2, kKeys / lanes_);
+    padded_width_ = (width_ + lanes_ - 1) / lanes_ * lanes_;
+    return scores_->value.dtype() == Float(32) && weighted_->value.dtype() == Float(32) &&
+           depth_ >= 1 && width_ >= 1 && depth_ <= kMaxDepth && width_ <= kMaxDepth;
+  }
+
+  // ---- code
+
+  Buffer Scratch(const char* name, int64_t elems, const char* scope) {
+    Buffer buffer(name, {Expr(elems)}, Float(32), scope);
+    allocs_.push_back(tir::AllocBuffer(buffer));
+    return buffer;
+  }
+
+  Stmt Task(const Expr& queries) {
+    packed_ = Scratch("keys", depth_ * kKeys, "global");
+    block_ = Scratch("scores", kChunk * kKeys, "global");
+    sums_ = Scratch("sums", kChunk * padded_width_, "global");
+    greatest_ = Scratch("greatest", kChunk, "local");
+    total_ = Scratch("total", kChunk * lanes_, "local");
+    factor_ = Scratch("factor", kChunk, "local");
+    ffi::Array<Stmt> seq = allocs_;
+    seq.push_back(tir::Bind(count_, ir::Min(kChunk, queries - first_)));
+    seq.push_back(Start());
+    Var number("block", Int(64)), first_key("first_key", Int(64));
+    key_start_ = first_key;
+    Var here("here", Int(64));
+    here_ = here;
+    ffi::Array<Stmt> step = {tir::Bind(first_key, number * Expr(kKeys)),
+                             tir::Bind(here, ir::Min(kKeys, keys_ - first_key)), PackKeys(),
+                             Products()};
+    Stmt whole = UpdateRows(false), partial = UpdateRows(true);
+    step.push_back(analyzer_->ProveEqual(ir::FloorMod(keys_, kKeys), 0)
+                       ? whole
+                       : Stmt(tir::IfThenElse(ir::Equal(here, Expr(kKeys)), whole, partial)));
+    step.push_back(Weigh());
+    seq.push_back(For(number, 0, analyzer_->Simplify(ir::CeilDiv(keys_, kKeys)), ForKind::kSerial,
+                      SeqStmt::Flatten(step)));
+    seq.push_back(Finish());
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt Start() {
+    Var row("row", Int(64)), v("v", Int(64)), lane("lane", Int(64)), l2("lane", Int(64));
+    Stmt zero =
+        For(v, 0, padded_width_ / lanes_, ForKind::kSerial,
+            For(lane, 0, lanes_, ForKind::kVectorized,
+                BufferStore(sums_, Zero(), {row * Expr(padded_width_) + v * Expr(lanes_) + lane})));
+    return For(row, 0, kChunk, ForKind::kSerial,
+               SeqStmt({zero, BufferStore(greatest_, ir::ConstFloat(Float(32), kLowest), {row}),
+                        For(l2, 0, lanes_, ForKind::kVectorized,
+                            BufferStore(total_, Zero(), {row * Expr(lanes_) + l2}))}));
+  }
+
+  static Expr Zero() { return ir::ConstFloat(Float(32), 0); }
+
+  // keys[d, j] = k[first_key + j, d]; what is behind the last key stays as it is and is masked.
+  Stmt PackKeys() {
+    Stage pack;
+    pack.name = "pack_keys";
+    Axis d{Var("d", Int(64)), Expr(depth_)}, j{Var("j", Int(64)), here_};
+    pack.spatial = {d, j};
+    Map map;
+    map.Set(scores_->reduce[0].var, d.var);
+    map.Set(scores_->spatial[key_].var, key_start_ + j.var);
+    pack.value = ir::Cast(Float(32), tir::Substitute(k_, map));
+    Buffer out("keys", {Expr(depth_), Expr(kKeys)}, Float(32));
+    pack.out = out;
+    pack.indices = {d.var, j.var};
+    Stage flat = FlattenStage(pack, analyzer_);
+    flat.out = packed_;
+    if (auto turned = EmitTranspose(flat, traits_, analyzer_))
+      return Loops(turned->rows, turned->body);
+    return EmitNest(flat, traits_, analyzer_);
+  }
+
+  // Does `body(first row, rows)` for tiles of `rows` rows that cover the chunk; what is computed
+  // for rows behind the last one is never stored.  Few queries go one by one.
+  Stmt TileRows(int64_t rows, const std::function<Stmt(const Expr&, int64_t)>& body) {
+    Var tile("tile", Int(64)), one("one", Int(64));
+    Stmt tiles =
+        For(tile, 0, ir::CeilDiv(count_, rows), ForKind::kSerial, body(tile * Expr(rows), rows));
+    Stmt single = For(one, 0, count_, ForKind::kSerial, body(one, 1));
+    return tir::IfThenElse(ir::Greater(count_, Expr(rows / 2)), tiles, single);
+  }
+
+  // The query that row `r` of the chunk is; rows behind the last are the last.
+  Expr QueryAt(const Expr& row) const { return ir::Min(first_ + row, first_ + count_ - Expr(1)); }
+
+  // scores = q k^T
+  Stmt Products() {
+    Var panel("panel", Int(64));
+    const int64_t width = vectors_ * lanes_;
+    Stmt tiles = TileRows(kRows, [&](const Expr& first, int64_t rows) {
+      Var d("d", Int(64));
+      auto right = [&](int64_t v, const Var& lane) {
+        return packed_.Load({d * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane});
+      };
+      auto left = [&](const Expr& row) {
+        Map map;
+        map.Set(scores_->spatial[query_].var, QueryAt(row));
+        map.Set(scores_->reduce[0].var, d);
+        return ir::Cast(Float(32), tir::Substitute(q_, map));
+      };
+      auto place = [&](const Expr& row, int64_t v, const Var& lane) {
+        return row * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane;
+      };
+      return MultiplyTile({first, rows, vectors_, width, d, Expr(depth_)}, left, right, nullptr,
+                          [&](const Expr& row, int64_t v, const Var& lane, const Expr& sum) {
+                            return BufferStore(block_, sum, {place(row, v, lane)});
+                          });
+    });
+    return Loop(panel, Expr(kKeys / width), ForKind::kSerial, tiles);
+  }
+
+  struct TileShape {
+    Expr first;
+    int64_t rows, vectors, width;
+    Var k;
+    Expr depth;
+  };
+  using StartOf = std::function<Expr(const Expr& row, int64_t v, const Var& lane)>;
+
+  // sum over k of left(row) * right(v), from start (null: 0).
+  Stmt MultiplyTile(
+      const TileShape& t, const std::function<Expr(const Expr&)>& left,
+      const std::function<Expr(int64_t, const Var&)>& right, const StartOf& start,
+      const std::function<Stmt(const Expr&, int64_t, const Var&, const Expr&)>& store) {
+    Buffer acc("acc", {Expr(t.rows * t.width)}, Float(32), "local");
+    Buffer row_of_right("right", {Expr(t.width)}, Float(32), "local");
+    Var base("base", Int(64));
+    ffi::Array<Stmt> seq = {tir::Bind(base, t.first), tir::AllocBuffer(acc)};
+    auto each = [&](const std::function<Stmt(int64_t, int64_t, const Var&)>& body,
+                    ffi::Array<Stmt>* out) {
+      for (int64_t i = 0; i < t.rows; ++i) {
+        for (int64_t v = 0; v < t.vectors; ++v) {
+          Var lane("lane", Int(64));
+          out->push_back(For(lane, 0, lanes_, ForKind::kVectorized, body(i, v, lane)));
+        }
+      }
+    };
+    auto place = [&](int64_t i, int64_t v, const Var& lane) {
+      return Expr(i * t.width + v * lanes_) + lane;
+    };
+    each(
+        [&](int64_t i, int64_t v, const Var& lane) -> Stmt {
+          Expr from = start ? start(base + Expr(i), v, lane) : Zero();
+          return BufferStore(acc, from, {place(i, v, lane)});
+        },
+        &seq);
+    ffi::Array<Stmt> step = {tir::AllocBuffer(row_of_right)};
+    for (int64_t v = 0; v < t.vectors; ++v) {
+      Var lane("lane", Int(64));
+      step.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                         BufferStore(row_of_right, right(v, lane), {Expr(v * lanes_) + lane})));
+    }
+    for (int64_t i = 0; i < t.rows; ++i) {
+      Var scalar("left", Float(32));
+      step.push_back(tir::Bind(scalar, left(base + Expr(i))));
+      for (int64_t v = 0; v < t.vectors; ++v) {
+        Var lane("lane", Int(64));
+        Expr sum = ir::CallIntrin(
+            Intrin::kFma,
+            {scalar, row_of_right.Load({Expr(v * lanes_) + lane}), acc.Load({place(i, v, lane)})});
+        step.push_back(
+            For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(acc, sum, {place(i, v, lane)})));
+      }
+    }
+    seq.push_back(For(t.k, 0, t.depth, ForKind::kSerial, SeqStmt::Flatten(step)));
+    each(
+        [&](int64_t i, int64_t v, const Var& lane) -> Stmt {
+          return store(base + Expr(i), v, lane, acc.Load({place(i, v, lane)}));
+        },
+        &seq);
+    return SeqStmt::Flatten(seq);
+  }
+
+  // Masks the scores of each row, moves its maximum, and leaves exp(score - maximum) in their
+  // place.
+  Stmt UpdateRows(bool partial) {
+    Var row("row", Int(64)), now("now", Float(32)), moved("moved", Float(32));
+    const int64_t vectors = kKeys / lanes_;
+    Buffer x("x", {Expr(kKeys)}, Float(32), "local");
+    ffi::Array<Stmt> seq = {tir::AllocBuffer(x)};
+    for (int64_t v = 0; v < vectors; ++v) {
+      Var lane("lane", Int(64));
+      const Expr at = Expr(v * lanes_) + lane;
+      BufferReader reader;
+      reader.values[scores_->out->get()] = block_.Load({row * Expr(kKeys) + at});
+      Map map;
+      for (size_t i = 0; i < masked_->spatial.size(); ++i) {
+        map.Set(masked_->spatial[i].var, i == query_ ? first_ + row
+                                         : i == key_ ? key_start_ + at
+                                                     : Expr(scores_->spatial[i].var));
+      }
+      Expr value = tir::Substitute(reader.Mutate(FlatValue(masked_->value)), map);
+      if (partial) {
+        Expr predicate = ir::Less(lane, here_ - Expr(v * lanes_));
+        value =
+            ir::Select(predicate, PredicateLoads(value, lane, predicate), ir::MinValue(Float(32)));
+      }
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(x, value, {at})));
+    }
+    auto part = [&](int64_t v) {
+      return Expr(x.Load({ir::RampExpr(Expr(v * lanes_), 1, lanes_)}));
+    };
+    Expr most = part(0);
+    for (int64_t v = 1; v < vectors; ++v) most = ir::Max(most, part(v));
+    seq.push_back(tir::Bind(now, ir::Max(greatest_.Load({row}),
+                                         ir::CallIntrin(Float(32), Intrin::kReduceMax, {most}))));
+    seq.push_back(
+        tir::Bind(moved, ir::CallIntrin(Intrin::kExp, {greatest_.Load({row}) - Expr(now)})));
+    seq.push_back(BufferStore(greatest_, now, {row}));
+    seq.push_back(BufferStore(factor_, moved, {row}));
+    Var scale_lane("lane", Int(64));
+    const Expr own = row * Expr(lanes_);
+    seq.push_back(
+        For(scale_lane, 0, lanes_, ForKind::kVectorized,
+            BufferStore(total_, total_.Load({own + scale_lane}) * moved, {own + scale_lane})));
+    for (int64_t v = 0; v < vectors; ++v) {
+      Var lane("lane", Int(64)), sum_lane("lane", Int(64));
+      const Expr at = Expr(v * lanes_) + lane;
+      seq.push_back(
+          For(lane, 0, lanes_, ForKind::kVectorized,
+              BufferStore(x, ir::CallIntrin(Intrin::kExp, {x.Load({at}) - Expr(now)}), {at})));
+    }
+    for (int64_t v = 0; v < vectors; ++v) {
+      Var lane("lane", Int(64)), sum_lane("lane", Int(64));
+      const Expr at = Expr(v * lanes_) + lane;
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                        BufferStore(block_, x.Load({at}), {row * Expr(kKeys) + at})));
+      seq.push_back(For(
+          sum_lane, 0, lanes_, ForKind::kVectorized,
+          BufferStore(total_, total_.Load({own + sum_lane}) + x.Load({Expr(v * lanes_) + sum_lane}),
+                      {own + sum_lane})));
+    }
+    return For(row, 0, count_, ForKind::kSerial, SeqStmt::Flatten(seq));
+  }
+
+  // The formula with every access flat; loads of the scores are replaced anyway.
+  Expr FlatValue(const Expr& value) {
+    Stage s;
+    s.value = value;
+    s.out = block_;
+    s.indices = {Expr(0)};
+    return FlattenStage(s, analyzer_).value;
+  }
+
+  // sums = factor * sums + p v
+  Stmt Weigh() {
+    ffi::Array<Stmt> seq;
+    const int64_t total = padded_width_ / lanes_;
+    const int64_t most = traits_.num_vectors >= 32 ? 4 : 2;
+    for (int64_t done = 0; done < total; done += most) {
+      const int64_t vectors = std::min(most, total - done);
+      seq.push_back(
+          TileRows(vectors >= 2 ? kRows : 2 * kRows, [&](const Expr& first, int64_t rows) {
+            Var k("k", Int(64));
+            auto left = [&](const Expr& row) { return block_.Load({row * Expr(kKeys) + k}); };
+            auto right = [&](int64_t v, const Var& lane) {
+              const int64_t offset = (done + v) * lanes_;
+              Map map;
+              for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+                if (i != key_ && i != query_)
+                  map.Set(FindAxis(*weighted_, i), scores_->spatial[i].var);
+              }
+              map.Set(weighted_->reduce[0].var, key_start_ + k);
+              map.Set(wide_axis_, Expr(offset) + lane);
+              Expr value = ir::Cast(Float(32), tir::Substitute(FlatValue(v_), map));
+              if (offset + lanes_ > width_)
+                value = PredicateLoads(value, lane, ir::Less(lane, Expr(width_ - offset)));
+              return value;
+            };
+            auto place = [&](const Expr& row, int64_t v, const Var& lane) {
+              return row * Expr(padded_width_) + Expr((done + v) * lanes_) + lane;
+            };
+            return MultiplyTile(
+                {first, rows, vectors, vectors * lanes_, k, here_}, left, right,
+                [&](const Expr& row, int64_t v, const Var& lane) {
+                  return sums_.Load({place(row, v, lane)}) * factor_.Load({row});
+                },
+                [&](const Expr& row, int64_t v, const Var& lane, const Expr& sum) {
+                  return BufferStore(sums_, sum, {place(row, v, lane)});
+                });
+          }));
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt Finish() {
+    Var row("row", Int(64)), all("all", Float(32));
+    ffi::Array<Stmt> seq = {tir::Bind(
+        all, ir::CallIntrin(Float(32), Intrin::kReduceAdd,
+                            {total_.Load({ir::RampExpr(row * Expr(lanes_), 1, lanes_)})}))};
+    for (int64_t offset = 0; offset < width_; offset += lanes_) {
+      Var lane("lane", Int(64));
+      BufferReader reader;
+      reader.values[weighted_->out->get()] =
+          sums_.Load({row * Expr(padded_width_) + Expr(offset) + lane});
+      reader.values[sum_->out->get()] = all;
+      Map map;
+      for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+        if (i == key_) continue;
+        map.Set(ResultAxis(i), i == query_ ? first_ + row : Expr(scores_->spatial[i].var));
+      }
+      map.Set(result_->spatial[WidePlace()].var, Expr(offset) + lane);
+      Stage flat = *result_;
+      flat.value = reader.Mutate(result_->value);
+      flat = FlattenStage(flat, analyzer_);
+      Expr value = tir::Substitute(flat.value, map), predicate;
+      if (offset + lanes_ > width_) {
+        predicate = ir::Less(lane, Expr(width_ - offset));
+        value = PredicateLoads(value, lane, predicate);
+      }
+      seq.push_back(For(
+          lane, 0, lanes_, ForKind::kVectorized,
+          BufferStore(*result_->out, value, {tir::Substitute(flat.indices[0], map)}, predicate)));
+    }
+    return For(row, 0, count_, ForKind::kSerial, SeqStmt::Flatten(seq));
+  }
+
+  const Program& program_;
+  size_t at_;
+  const Traits& traits_;
+  arith::Analyzer* analyzer_;
+  const Stage *scores_ = nullptr, *masked_ = nullptr, *exp_ = nullptr, *sum_ = nullptr,
+              *weighted_ = nullptr, *result_ = nullptr;
+  size_t query_ = 0, key_ = 0;  // axes of the scores
+  Expr q_, k_, v_;
+  ffi::Map<Var, Var> weighted_axes_;  // of the weighted sum -> of the scores
+  Var wide_axis_{Var("e", Int(64))};
+  int64_t depth_ = 0, width_ = 0, padded_width_ = 0, lanes_ = 1, vectors_ = 1;
+  Expr keys_;
+  // of the task
+  ffi::Array<Stmt> allocs_;
+  Buffer packed_{Buffer("keys", {Expr(1)}, Float(32))},
+      block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_, factor_ = packed_;
+  Expr first_, key_start_, here_;
+  Var count_{Var("queries", Int(64))};
+};
+
+}  // namespace
+
+std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Traits& traits,
+                                           arith::Analyzer* analyzer) {
+  AttentionEmitter emitter(program, at, traits, analyzer);
+  if (!emitter.Read()) return std::nullopt;
+  return AttentionForm{emitter.Run(), kNumStages};
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitTranspose: an elementwise stage that reads along one axis and writes along another.
+//
+// Tiles of lanes x lanes elements are read by rows, turned round in registers and stored by rows of
+// the result, so that both sides touch whole cache lines.
+//
+// Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
+// 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
+// then whole blocks (even and odd ones of two registers).
+#include <algorithm>
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+constexpr int64_t kBlockBytes = 16;
+constexpr int64_t kMaxLanes = 16;  // code grows with its square
+
+// Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
+class LoadCollector : public tir::StmtVisitor {
+ public:
+  std::vector<BufferLoad> always, sometimes;
+  void VisitBufferLoad(const BufferLoadObj* load) override {
+    (depth_ == 0 ? always : sometimes).push_back(ffi::GetRef<BufferLoad>(load));
+    tir::StmtVisitor::VisitBufferLoad(load);
+  }
+  void VisitIntrin(const ir::IntrinObj* e) override {
+    const bool guards = e->intrin == ir::Intrin::kIfThenElse;
+    depth_ += guards;
+    tir::StmtVisitor::VisitIntrin(e);
+    depth_ -= guards;
+  }
+
+ private:
+  int depth_ = 0;
+};
+
+// Replaces given loads.
+class LoadReplacer : public tir::StmtMutator {
+ public:
+  std::vector<std::pair<const ffi::Object*, Expr>> values;
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    for (const auto& [from, to] : values) {
+      if (load.get() == from) return to;
+    }
+    return tir::StmtMutator::MutateBufferLoad(load);
+  }
+};
+
+class TransposeEmitter {
+ public:
+  TransposeEmitter(const Stage& stage, const Traits& traits, arith::Analyzer* analyzer)
+      : stage_(stage),
+        analyzer_(analyzer),
+        lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {}
+
+  // Finds the axes that are walked by reads and by writes; false when there are none.
+  bool Find() {
+    if (stage_.combine != Combine::kNone || lanes_ < 4 || stage_.spatial.size() < 2) return false;
+    LoadCollector loads;
+    loads.Visit(stage_.value);
+    const Axis* to = nullptr;
+    for (const Axis& axis : stage_.spatial) {
+      if (StepOf(stage_.indices[0], axis.var) == 1) to = &axis;
+    }
+    if (to == nullptr) return false;
+    const Axis* from = nullptr;
+    for (const BufferLoad& load : loads.always) {
+      if (StepOf(load->indices[0], to->var) == 1) continue;
+      for (const Axis& axis : stage_.spatial) {
+        if (!axis.var.same_as(to->var) && StepOf(load->indices[0], axis.var) == 1) from = &axis;
+      }
+    }
+    if (from == nullptr || !LongEnough(*to) || !LongEnough(*from)) return false;
+    for (const auto* list : {&loads.always, &loads.sometimes}) {
+      for (const BufferLoad& load : *list) {
+        const int64_t step = StepOf(load->indices[0], to->var);
+        if (step == 0 || step == 1) continue;
+        if (list == &loads.sometimes || StepOf(load->indices[0], from->var) != 1) return false;
+        if (SizeInBytes(load.dtype()) * 8 != load.dtype().bits) return false;
+        turned_.push_back(load);
+      }
+    }
+    to_ = *to;
+    from_ = *from;
+    return !turned_.empty();
+  }
+
+  // One run of tiles along `from`, for the tile `number` along `to`.
+  RowForm Run() {
+    Var number("tile_to", Int(64)), tile("tile_from", Int(64));
+    const Expr to = number * Expr(lanes_), from = tile * Expr(lanes_);
+    Stmt body = Tile(to, from, /*edge=*/false);
+    const Expr to_fits = ir::LessEqual(to + Expr(lanes_), to_.extent);
+    const Expr from_fits = ir::LessEqual(from + Expr(lanes_), from_.extent);
+    const bool to_divides = Divides(to_), from_divides = Divides(from_);
+    if (!to_divides || !from_divides) {
+      Expr fits = to_divides ? from_fits : from_divides ? to_fits : ir::And(to_fits, from_fits);
+      body = tir::IfThenElse(fits, body, Tile(to, from, /*edge=*/true));
+    }
+    RowForm form;
+    form.body =
+        Loop(tile, analyzer_->Simplify(ir::CeilDiv(from_.extent, lanes_)), ForKind::kSerial, body);
+    for (const Axis& axis : stage_.spatial) {
+      if (!axis.var.same_as(to_.var) && !axis.var.same_as(from_.var)) form.rows.push_back(axis);
+    }
+    form.rows.push_back({number, analyzer_->Simplify(ir::CeilDiv(to_.extent, lanes_))});
+    form.work = from_.extent * Expr(lanes_ * (CostOf(stage_.value) + 1));
+    return form;
+  }
+
+ private:
+  // 1, 0, or 2 for anything else.
+  int64_t StepOf(const Expr& offset, const Var& axis) const {
+    if (!UsesVar(offset, axis)) return 0;
+    auto linear = LinearOffset::Of(offset, {Axis{axis, Expr(1)}});
+    return linear.has_value() && ir::IsIntValue(analyzer_->Simplify(linear->Coeff(axis)), 1) ? 1
+                                                                                             : 2;
+  }
+
+  bool LongEnough(const Axis& axis) const {
+    return ir::AsInt(axis.extent).value_or(lanes_) * 2 >= lanes_;
+  }
+  bool Divides(const Axis& axis) const {
+    return analyzer_->ProveEqual(ir::FloorMod(axis.extent, lanes_), 0);
+  }
+
+  Stmt Tile(const Expr& to, const Expr& from, bool edge) {
+    ffi::Array<Stmt> seq;
+    LoadReplacer replacer;
+    std::vector<Buffer> tiles;
+    for (const BufferLoad& load : turned_) {
+      Buffer tile("turned", {Expr(lanes_ * lanes_)}, load.dtype(), "local");
+      seq.push_back(tir::AllocBuffer(tile));
+      Turn(load, tile, to, from, edge, &seq);
+      tiles.push_back(tile);
+    }
+    for (int64_t row = 0; row < lanes_; ++row) {
+      Var lane("lane", Int(64));
+      replacer.values.clear();
+      for (size_t i = 0; i < turned_.size(); ++i) {
+        replacer.values.emplace_back(turned_[i].get(), tiles[i].Load({Expr(row * lanes_) + lane}));
+      }
+      ffi::Map<Var, Expr> map;
+      map.Set(to_.var, to + lane);
+      map.Set(from_.var, from + Expr(row));
+      Expr value = replacer.Mutate(stage_.value), predicate;
+      value = tir::Substitute(value, map);
+      if (edge) {
+        predicate = ir::Less(lane, to_.extent - to);
+        value = PredicateLoads(value, lane, predicate);
+      }
+      Stmt store = For(
+          lane, 0, lanes_, ForKind::kVectorized,
+          BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
+      if (edge) store = tir::IfThenElse(ir::Less(from + Expr(row), from_.extent), store);
+      seq.push_back(store);
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  // Fills `tile` with the loaded square, turned round.
+  void Turn(const BufferLoad& load, const Buffer& tile, const Expr& to, const Expr& from, bool edge,
+            ffi::Array<Stmt>* seq) const {
+    std::vector<Expr> rows;
+    for (int64_t row = 0; row < lanes_; ++row) {
+      Var lane("lane", Int(64));
+      ffi::Map<Var, Expr> map;
+      // Rows outside of the tensor read the last one; nothing of them is stored.
+      map.Set(to_.var, edge ? ir::Min(to + Expr(row), to_.extent - 1) : to + Expr(row));
+      map.Set(from_.var, from + lane);
+      Expr value = tir::Substitute(Expr(load), map);
+      if (edge) value = PredicateLoads(value, lane, ir::Less(lane, from_.extent - from));
+      seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                         BufferStore(tile, value, {Expr(row * lanes_) + lane})));
+    }
+    for (int64_t row = 0; row < lanes_; ++row) {
+      rows.push_back(Bound(tile.Load({ir::RampExpr(Expr(row * lanes_), 1, lanes_)}), seq));
+    }
+    TurnInRegisters(&rows, SizeInBytes(load.dtype()), seq);
+    for (int64_t row = 0; row < lanes_; ++row) {
+      seq->push_back(BufferStore(tile, rows[row], {ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
+    }
+  }
+
+  static Expr Bound(const Expr& value, ffi::Array<Stmt>* seq) {
+    Var var("v", value.dtype());
+    seq->push_back(tir::Bind(var, value));
+    return var;
+  }
+
+  // Lanes picked out of two registers: `from_b(i)` says which side lane i takes, at `at(i)`.
+  Expr Shuffled(const Expr& a, const Expr& b, const std::function<int64_t(int64_t)>& pick,
+                ffi::Array<Stmt>* seq) const {
+    ffi::Array<int64_t> picks;
+    for (int64_t i = 0; i < lanes_; ++i) picks.push_back(pick(i));
+    return Bound(ir::ShuffleExpr({a, b}, picks), seq);
+  }
+
+  void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* seq) const {
+    const int64_t block = std::min(lanes_, std::max<int64_t>(1, kBlockBytes / bytes));
+    const int64_t blocks = lanes_ / block;
+    std::vector<Expr> r = *rows;
+    // Inside blocks: rows [g * block, (g + 1) * block) make a square in each block.
+    for (int64_t done = 1; done < block; done *= 2) {
+      std::vector<Expr> next(r.size(), Expr(0));
+      for (int64_t g = 0; g < blocks; ++g) {
+        for (int64_t i = 0; i < block / 2; ++i) {
+          const Expr &a = r[g * block + i], &b = r[g * block + i + block / 2];
+          for (int64_t high : {int64_t{0}, int64_t{1}}) {
+            next[g * block + 2 * i + high] = Shuffled(
+                a, b,
+                [&](int64_t lane) {
+                  const int64_t in = lane % block;
+                  const int64_t from = lane / block * block + high * block / 2 + in / 2;
+                  return in % 2 == 0 ? from : lanes_ + from;
+                },
+                seq);
+          }
+        }
+      }
+      r = next;
+    }
+    // Whole blocks: r[g * block + c] holds column c of each block for row group g.
+    for (int64_t done = 1; done < blocks; done *= 2) {
+      std::vector<Expr> next(r.size(), Expr(0));
+      for (int64_t c = 0; c < block; ++c) {
+        for (int64_t g = 0; g < blocks / 2; ++g) {
+          const Expr &a = r[2 * g * block + c], &b = r[(2 * g + 1) * block + c];
+          for (int64_t odd : {int64_t{0}, int64_t{1}}) {
+            next[(g + odd * blocks / 2) * block + c] = Shuffled(
+                a, b,
+                [&](int64_t lane) {
+                  const int64_t at = lane / block, in = lane % block;
+                  const int64_t half = blocks / 2;
+                  return (at >= half ? lanes_ : 0) + (2 * (at % half) + odd) * block + in;
+                },
+                seq);
+          }
+        }
+      }
+      r = next;
+    }
+    *rows = r;
+  }
+
+  const Stage& stage_;
+  arith::Analyzer* analyzer_;
+  int64_t lanes_;
+  Axis to_{Var("to", Int(64)), Expr(1)};
+  Axis from_{Var("from", Int(64)), Expr(1)};
+  std::vector<BufferLoad> turned_;
+};
+
+}  // namespace
+
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Traits& traits,
+                                     arith::Analyzer* analyzer) {
+  TransposeEmitter emitter(flat, traits, analyzer);
+  if (!emitter.Find()) return std::nullopt;
+  return emitter.Run();
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules that read along one axis and write along another, cut concatenations, and run attention by blocks: right
+results at sizes that fit vectors and tiles and at sizes that do not, the same with any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+Shape = tuple[int, ...]
+
+
+def compiled(
+    args: list[tuple[Shape, str]], body: Callable[..., relax.Expr], symbolic: bool, target: str
+) -> relax.VMExecutable:
+    """A program of one operator; equal sizes become one variable when `symbolic`."""
+    sizes: dict[int, relaxvm.tirx.Var] = {}
+
+    def dim(extent: int) -> relaxvm.tirx.Var | int:
+        return (
+            sizes.setdefault(extent, relaxvm.tirx.Var(f"n{extent}", "int64"))
+            if symbolic
+            else extent
+        )
+
+    params = [
+        relax.Var(f"x{i}", relax.TensorType([dim(d) for d in shape], dtype))
+        for i, (shape, dtype) in enumerate(args)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(body(*params))
+        builder.emit_func_output(result)
+    return relaxvm.compile(builder.get(), target=target)
+
+
+def run(
+    args: list[np.ndarray],
+    body: Callable[..., relax.Expr],
+    symbolic: bool = False,
+    target: str = "llvm",
+) -> np.ndarray:
+    executable = compiled([(a.shape, str(a.dtype)) for a in args], body, symbolic, target)
+    vm = relax.VirtualMachine(executable, relaxvm.cpu())
+    return vm["main"](*[relaxvm.runtime.tensor(a) for a in args]).numpy()
+
+
+def numbers(shape: Shape, dtype: str = "float32") -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) * 50).astype(dtype)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axes", "dtype", "target"),
+    [
+        ((64, 48), (1, 0), "float32", "llvm"),
+        ((33, 47), (1, 0), "float32", "llvm"),
+        ((2, 9, 5, 23), (0, 3, 1, 2), "float32", "llvm -mcpu=haswell"),
+        ((3, 17, 31), (2, 0, 1), "int8", "llvm"),
+        ((19, 40), (1, 0), "float64", "llvm"),
+    ],
+)
+def test_transpose(shape: Shape, axes: Shape, dtype: str, target: str, symbolic: bool) -> None:
+    x = numbers(shape, dtype)
+    got = run([x], lambda v: op.permute_dims(v, list(axes)), symbolic, target)
+    np.testing.assert_array_equal(got, x.transpose(axes))
+
+
+def test_transposed_operand_beside_a_plain_one() -> None:
+    x, y = numbers((20, 37)), numbers((37, 20))
+    got = run([x, y], lambda a, b: op.multiply(op.permute_dims(a, [1, 0]), b))
+    np.testing.assert_array_equal(got, x.T * y)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_concat_has_a_piece_for_each_part(axis: int, symbolic: bool) -> None:
+    shapes = [[5, 6, 7], [5, 6, 7], [5, 6, 7]]
+    shapes[1][axis] = 19
+    shapes[2][axis] = 2
+    parts = [numbers(tuple(s)) for s in shapes]
+    got = run(parts, lambda *v: op.concat(list(v), axis=axis), symbolic)
+    np.testing.assert_array_equal(got, np.concatenate(parts, axis))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_scan_along_an_outer_axis(exclusive: bool) -> None:
+    x = np.arange(3 * 5 * 18, dtype="int32").reshape(3, 5, 18)
+    got = run([x], lambda v: op.cumsum(v, axis=1, exclusive=exclusive))
+    np.testing.assert_array_equal(got, np.cumsum(x, 1) - (x if exclusive else 0))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_argmax_gives_the_first_and_takes_nan_for_greatest(axis: int) -> None:
+    x = np.zeros((6, 40), "float32")
+    x[2, 7] = x[4, 7] = x[2, 30] = 3
+    x[5, 9] = x[1, 9] = np.nan
+    np.testing.assert_array_equal(run([x], lambda v: op.argmax(v, axis=axis)), x.argmax(axis))
+
+
+def attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None, causal: str | None
+) -> np.ndarray:
+    shared = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, shared, axis=2), np.repeat(v, shared, axis=2)
+    s = np.einsum("bshd,bthd->bhst", q.astype("float64"), k) / np.sqrt(q.shape[3])
+    if bias is not None:
+        s = s + bias
+    if causal is not None:
+        queries, keys = s.shape[2:]
+        last = np.arange(queries)[:, None] + (keys - queries if causal == "BottomRight" else 0)
+        s = np.where(np.arange(keys) <= last, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhst,bthe->bshe", e / e.sum(-1, keepdims=True), v)
+
+
+ATTENTION = [
+    # batch, queries, keys, heads, heads of keys, depth, width, masked, causal, target
+    (2, 5, 7, 3, 3, 16, 16, False, None, "llvm"),
+    (1, 1, 70, 4, 2, 32, 32, True, None, "llvm"),
+    (2, 50, 130, 2, 1, 15, 15, False, "BottomRight", "llvm"),
+    (1, 64, 128, 2, 2, 48, 40, True, "TopLeft", "llvm"),
+    (1, 51, 67, 2, 1, 15, 17, True, None, "llvm -mcpu=haswell"),
+]
+
+
+@pytest.mark.parametrize("case", ATTENTION, ids=str)
+def test_attention_by_blocks(case: tuple) -> None:
+    batch, queries, keys, heads, groups, depth, width, masked, causal, target = case
+    rng = np.random.default_rng(4)
+    q, k, v = (
+        rng.standard_normal(s, dtype="float32")
+        for s in (
+            (batch, queries, heads, depth),
+            (batch, keys, groups, depth),
+            (batch, keys, groups, width),
+        )
+    )
+    bias = np.where(rng.random((batch, 1, 1, keys)) < 0.4, np.float32(-3e38), np.float32(0))
+    bias[..., 0] = 0
+    args = [q, k, v] + ([bias] if masked else [])
+
+    def body(*x: relax.Expr) -> relax.Expr:
+        if masked:
+            return op.nn.attention_bias(*x, causal_mask=causal)
+        return op.nn.attention(*x, causal_mask=causal)
+
+    got = run(args, body, target=target)
+    np.testing.assert_allclose(got, attention(q, k, v, bias if masked else None, causal), atol=3e-6)
+
+
+def test_keys_that_are_all_hidden_in_the_first_block_do_not_count() -> None:
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.standard_normal((1, n, 1, 16), dtype="float32") for n in (3, 100, 100))
+    bias = np.zeros((1, 1, 1, 100), "float32")
+    bias[..., :64] = -np.inf
+    got = run([q, k, v, bias], op.nn.attention_bias)
+    np.testing.assert_allclose(got, attention(q, k, v, bias, None), atol=3e-6)
+
+
+WIDE: dict[str, tuple[list[Shape], Callable[..., relax.Expr]]] = {
+    "softmax": ([(300, 257)], op.nn.softmax),
+    "transpose": ([(301, 407)], lambda x: op.permute_dims(x, [1, 0])),
+    "attention": ([(2, 101, 3, 16)] * 3, op.nn.attention),
+    "sum": ([(400, 333)], lambda x: op.sum(x, axis=0)),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    shapes, body = WIDE[name]
+    args = [numbers(s) / 50 for s in shapes]
+    executable = compiled([(s, "float32") for s in shapes], body, True, "llvm")
+    results = []
+    for threads in (1, 2, 3):
+        vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
+        results.append(vm["main"](*[relaxvm.runtime.tensor(a) for a in args]).numpy().tobytes())
+    assert results[0] == results[1] == results[2]
