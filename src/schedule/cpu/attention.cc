@@ -62,7 +62,7 @@ class BufferReader : public tir::StmtMutator {
 
 class AttentionEmitter {
  public:
-  AttentionEmitter(const Program& program, size_t at, const Traits& traits,
+  AttentionEmitter(const Program& program, size_t at, const Machine& traits,
                    arith::Analyzer* analyzer)
       : program_(program), at_(at), traits_(traits), analyzer_(analyzer) {}
 
@@ -577,7 +577,7 @@ class AttentionEmitter {
 
   const Program& program_;
   size_t at_;
-  const Traits& traits_;
+  const Machine& traits_;
   arith::Analyzer* analyzer_;
   const Stage *scores_ = nullptr, *masked_ = nullptr, *exp_ = nullptr, *sum_ = nullptr,
               *weighted_ = nullptr, *result_ = nullptr;
@@ -597,7 +597,7 @@ class AttentionEmitter {
 
 }  // namespace
 
-std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Traits& traits,
+std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Machine& traits,
                                            arith::Analyzer* analyzer) {
   AttentionEmitter emitter(program, at, traits, analyzer);
   if (!emitter.Read()) return std::nullopt;

@@ -53,7 +53,7 @@ struct RowForm {
 };
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
 // Absent when it has another form.
-std::optional<RowForm> EmitTranspose(const Stage& flat, const Traits& traits,
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Machine& traits,
                                      arith::Analyzer* analyzer);
 
 // The stages [at, at + num_stages) when they are attention: softmax(q k^T) v.
@@ -61,7 +61,7 @@ struct AttentionForm {
   RowForm form;
   size_t num_stages;
 };
-std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Traits& traits,
+std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Machine& traits,
                                            arith::Analyzer* analyzer);
 
 // The stage cut where its formula chooses by the position on one axis; the stage itself when it

@@ -82,7 +82,7 @@ Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
 }
 
 // Attention becomes one statement: what is known about it is lost when formulas are put together.
-Program WithAttention(Program program, const Traits& traits) {
+Program WithAttention(Program program, const Machine& traits) {
   arith::Analyzer analyzer;
   for (size_t at = 0; at < program.stages.size(); ++at) {
     auto found = EmitAttention(program, at, traits, &analyzer);

@@ -57,7 +57,7 @@ class LoadReplacer : public tir::StmtMutator {
 
 class TransposeEmitter {
  public:
-  TransposeEmitter(const Stage& stage, const Traits& traits, arith::Analyzer* analyzer)
+  TransposeEmitter(const Stage& stage, const Machine& traits, arith::Analyzer* analyzer)
       : stage_(stage),
         analyzer_(analyzer),
         lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {}
@@ -262,7 +262,7 @@ class TransposeEmitter {
 
 }  // namespace
 
-std::optional<RowForm> EmitTranspose(const Stage& flat, const Traits& traits,
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Machine& traits,
                                      arith::Analyzer* analyzer) {
   TransposeEmitter emitter(flat, traits, analyzer);
   if (!emitter.Find()) return std::nullopt;
