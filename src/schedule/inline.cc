@@ -110,7 +110,9 @@ class Inliner {
       }
       const int loads = CountLoads(s.value, *producer.out);
       if (loads == 0) continue;
-      if (IsContraction(s) && !producer.value.as<BufferLoadObj>()) return false;
+      // A grouped convolution is a contraction once its channels are split by group.
+      if (!producer.value.as<BufferLoadObj>() && IsContraction(SplitAxes(s, &analyzer_)))
+        return false;
       uses += loads;
       users.push_back(i);
     }
@@ -131,6 +133,7 @@ class Inliner {
   }
 
   Program program_;
+  arith::Analyzer analyzer_;
   std::unordered_set<const ffi::Object*> temps_;
 };
 

@@ -14,6 +14,9 @@ using tir::SeqStmt;
 
 constexpr int64_t kTilesPerTask = 16;
 constexpr int64_t kRowsWorthPacking = 32;
+// Rows for which a right side that lies along k is not worth turning: dot products read it as it
+// is.
+constexpr int64_t kMostRowsOfDots = 2;
 // Rows of a tile when their number is known at run time only: each number of rows up to it gets
 // code of its own.
 constexpr int64_t kMaxRowForms = 8;
@@ -239,6 +242,22 @@ Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work
   }
   seq.push_back(body);
   return ParallelLoop(task, analyzer->Simplify(total), work, SeqStmt::Flatten(seq), analyzer);
+}
+
+Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* analyzer) {
+  std::optional<Contraction> c = ReadContraction(stage, machine, analyzer);
+  if (!c.has_value() || c->panel_width > 0 || c->stage.reduce.empty()) return Expr();
+  const auto all = c->AllAxes();
+  auto a = LinearOffset::Of(c->LoadOf(c->a)->indices[0], all);
+  auto b = LinearOffset::Of(c->LoadOf(c->b)->indices[0], all);
+  const Var& k = c->stage.reduce.back().var;
+  if (ir::IsIntValue(b->Coeff(c->vector.var), 1) || !ir::IsIntValue(b->Coeff(k), 1) ||
+      !ir::IsIntValue(a->Coeff(k), 1))
+    return Expr();
+  Expr rows = c->row.extent;
+  for (const Axis& axis : c->outer_a) rows = rows * axis.extent;
+  Expr few = analyzer->Simplify(ir::LessEqual(rows, kMostRowsOfDots));
+  return ir::IsIntValue(few, 0) ? Expr() : few;
 }
 
 std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,

@@ -68,6 +68,10 @@ std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, co
 // does not, or too often.
 std::vector<Stage> PiecesOf(const Stage& stage, arith::Analyzer* analyzer);
 
+// The condition (a constant when it is known) under which a contraction runs better as one dot
+// product after the other: few rows, and a right side that lies along the sum.  Null: never.
+Expr BetterAsDots(const Stage& contraction, const Machine& machine, arith::Analyzer* analyzer);
+
 // Bytes of the widest element that the stage touches.
 int64_t ElemBytes(const Stage& stage);
 

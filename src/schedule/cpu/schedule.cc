@@ -122,7 +122,13 @@ class Scheduler {
       const Stage split = SplitAxes(program_.stages[at], &analyzer_);
       if (IsContraction(split)) {
         if (auto done = EmitContraction(split, traits_, &analyzer_)) {
-          parts.push_back(*done);
+          const Expr dots = BetterAsDots(split, traits_, &analyzer_);
+          if (!dots.defined())
+            parts.push_back(*done);
+          else if (ir::IsIntValue(dots, 1))
+            parts.push_back(EmitSingle(split));
+          else
+            parts.push_back(tir::IfThenElse(dots, EmitSingle(split), *done));
           ++at;
           continue;
         }
@@ -200,11 +206,11 @@ class Scheduler {
     return rows;
   }
 
-  Group GroupFrom(size_t begin) const {
+  Group GroupFrom(size_t begin) {
     Group group{begin, begin + 1, program_.stages[begin].spatial.size()};
     while (group.end < program_.stages.size()) {
       const Stage& next = program_.stages[group.end];
-      if (next.IsOpaque() || IsContraction(next)) break;
+      if (next.IsOpaque() || IsContraction(SplitAxes(next, &analyzer_))) break;
       bool reads_group = false;
       for (size_t i = group.begin; i < group.end; ++i) {
         reads_group = reads_group || ReadsBuffer(next, *program_.stages[i].out);

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products and convolutions with constant weights beside oneDNN (torch) and OpenBLAS (NumPy).
+
+./dev bench contractions [--threads 1] [--only rows] [--peer-python PYTHON]
+torch runs in a process of its own, under PYTHON (default: this one).  Both sides are measured in turn,
+case by case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+SECONDS = 0.15  # of measuring, for each figure
+
+
+def least_seconds(run: Callable[[], object]) -> float:
+    run()
+    least, total = 1e9, 0.0
+    while total < SECONDS:
+        start = time.perf_counter()
+        run()
+        took = time.perf_counter() - start
+        least, total = min(least, took), total + took
+    return least
+
+
+# ---- cases: a dictionary each, understood by both sides
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    for n, k in ((384, 384), (1536, 384), (384, 1536), (1536, 1536), (1000, 1280), (4096, 4096)):
+        for m in (1, 2, 4, 8, 16, 32, 64):
+            yield {"group": "rows", "name": f"m={m} n={n} k={k}", "m": m, "n": n, "k": k}
+    for n in (256, 512, 1000, 1024, 2048):
+        yield {"group": "square", "name": f"{n}", "m": n, "n": n, "k": n}
+    for m, n, k in (
+        (10000, 8, 64),
+        (10000, 3, 256),
+        (8, 10000, 64),
+        (64, 64, 20000),
+        (5000, 32, 32),
+    ):
+        yield {"group": "odd", "name": f"m={m} n={n} k={k}", "m": m, "n": n, "k": k}
+    for b, m, n, k in ((12, 128, 128, 32), (12, 128, 32, 128), (96, 64, 64, 64), (8, 1, 512, 64)):
+        name = f"batch={b} m={m} n={n} k={k}"
+        yield {"group": "batch", "name": name, "b": b, "m": m, "n": n, "k": k}
+    # data (without batch and channels last), filters, window, strides, groups
+    for size, c, o, window, stride, groups in (
+        ((56, 56), 64, 64, (3, 3), 1, 1),
+        ((56, 56), 256, 64, (1, 1), 1, 1),
+        ((14, 14), 256, 256, (3, 3), 1, 1),
+        ((7, 7), 512, 512, (3, 3), 1, 1),
+        ((7, 7), 512, 2048, (1, 1), 1, 1),
+        ((56, 56), 128, 256, (1, 1), 2, 1),
+        ((224, 224), 3, 64, (7, 7), 2, 1),
+        ((224, 224), 3, 16, (3, 3), 2, 1),
+        ((56, 56), 24, 24, (3, 3), 1, 1),
+        ((112, 112), 64, 64, (3, 3), 1, 64),
+        ((112, 112), 96, 96, (3, 3), 2, 96),
+        ((28, 28), 240, 240, (5, 5), 1, 240),
+        ((14, 14), 672, 672, (5, 5), 2, 672),
+        ((56, 56), 128, 128, (3, 3), 1, 32),
+        ((56, 56), 128, 128, (3, 3), 1, 4),
+        ((1000,), 80, 256, (3,), 1, 1),
+        ((4000,), 1, 64, (10,), 5, 1),
+        ((400,), 128, 128, (31,), 1, 128),
+        ((16, 56, 56), 16, 32, (3, 3, 3), 1, 1),
+    ):
+        kind = "depthwise" if groups == c and groups > 1 else f"conv{len(size)}d"
+        name = (
+            f"{kind} {'x'.join(map(str, window))}/{stride} {c}->{o} {'x'.join(map(str, size))}"
+            + (f" groups={groups}" if 1 < groups < c else "")
+        )
+        yield {
+            "group": "conv",
+            "name": name,
+            "size": size,
+            "c": c,
+            "o": o,
+            "window": window,
+            "stride": stride,
+            "groups": groups,
+        }
+    for size, c, o in (((80, 80), 24, 24), ((28, 28), 256, 128), ((14, 14), 512, 256)):
+        name = f"transposed 2x2/2 {c}->{o} {'x'.join(map(str, size))}"
+        yield {"group": "transposed", "name": name, "size": size, "c": c, "o": o}
+
+
+def flops(case: dict[str, Any]) -> float:
+    if "m" in case:
+        return 2.0 * case.get("b", 1) * case["m"] * case["n"] * case["k"]
+    if case["group"] == "transposed":
+        return 8.0 * math.prod(case["size"]) * case["c"] * case["o"]
+    out = math.prod((s - 1) // case["stride"] + 1 for s in case["size"])
+    return 2.0 * out * case["o"] * (case["c"] // case["groups"]) * math.prod(case["window"])
+
+
+# ---- the peers
+
+
+def peer_seconds(case: dict[str, Any]) -> dict[str, float]:
+    import torch
+
+    def array(*shape: int) -> Any:
+        return torch.from_numpy(np.random.default_rng(0).random(shape, dtype="float32"))
+
+    found: dict[str, float] = {}
+    with torch.inference_mode():
+        if "b" in case:
+            a, b = array(case["b"], case["m"], case["k"]), array(case["b"], case["n"], case["k"])
+            found["torch"] = least_seconds(lambda: torch.matmul(a, b.transpose(1, 2)))
+        elif "m" in case:
+            a, b = array(case["m"], case["k"]), array(case["k"], case["n"])
+            w = b.T.contiguous()
+            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b))
+            found["linear"] = least_seconds(lambda: torch.nn.functional.linear(a, w))
+            x, y = a.numpy(), b.numpy()
+            out = np.empty((case["m"], case["n"]), "float32")
+            found["numpy"] = least_seconds(lambda: np.matmul(x, y, out=out))
+        elif case["group"] == "transposed":
+            x, w = array(1, case["c"], *case["size"]), array(case["c"], case["o"], 2, 2)
+            for name, form in layouts(x, w, torch):
+                found[name] = least_seconds(
+                    lambda f=form: torch.nn.functional.conv_transpose2d(*f, stride=2)
+                )
+        else:
+            rank = len(case["size"])
+            conv = getattr(torch.nn.functional, f"conv{rank}d")
+            x = array(1, case["c"], *case["size"])
+            w = array(case["o"], case["c"] // case["groups"], *case["window"])
+            pad = [k // 2 for k in case["window"]]
+            for name, form in layouts(x, w, torch):
+                found[name] = least_seconds(
+                    lambda f=form: conv(
+                        *f, stride=case["stride"], padding=pad, groups=case["groups"]
+                    )
+                )
+    return found
+
+
+def layouts(x: Any, w: Any, torch: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    yield "torch", (x, w)
+    kind = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
+    if kind is not None:
+        yield "torch channels last", (x.to(memory_format=kind), w.to(memory_format=kind))
+
+
+def serve(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    for line in sys.stdin:
+        print(json.dumps(peer_seconds(json.loads(line))), flush=True)
+
+
+# ---- ours
+
+LETTERS = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def program(case: dict[str, Any]) -> tuple[Any, np.ndarray]:
+    """A module with the weight inside, and the input."""
+    import relaxvm
+    from relaxvm import relax
+
+    rng = np.random.default_rng(0)
+
+    def array(*shape: int) -> np.ndarray:
+        return rng.random(shape, dtype="float32")
+
+    op = relax.op
+    builder = relax.BlockBuilder()
+    if "b" in case:
+        x = array(case["b"], case["m"], case["k"])
+        second = array(case["b"], case["n"], case["k"])
+        shapes = [list(x.shape), list(second.shape)]
+        make = lambda a, b: op.matmul(a, op.permute_dims(b, [0, 2, 1]))
+    elif "m" in case:
+        x = array(case["m"], case["k"])
+        weight = relax.const(array(case["k"], case["n"]))
+        # As in a model: the number of rows is known at run time only.
+        rows = relaxvm.tirx.Var("m", "int64") if case["group"] == "rows" else case["m"]
+        shapes = [[rows, case["k"]]]
+        make = lambda a: op.matmul(a, weight)
+    else:
+        spatial = LETTERS[len(case["size"])]
+        x = array(1, *case["size"], case["c"])
+        shapes = [list(x.shape)]
+        data, kernel = f"N{spatial}C", f"{spatial}IO"
+        if case["group"] == "transposed":
+            weight = relax.const(array(2, 2, case["c"], case["o"]))
+            make = lambda a: op.nn.conv2d_transpose(
+                a, weight, strides=2, data_layout=data, kernel_layout=kernel
+            )
+        else:
+            weight = relax.const(array(*case["window"], case["c"] // case["groups"], case["o"]))
+            conv = getattr(op.nn, f"conv{len(spatial)}d")
+            make = lambda a: conv(
+                a,
+                weight,
+                strides=[case["stride"]] * len(spatial),
+                padding=[k // 2 for k in case["window"]],
+                groups=case["groups"],
+                data_layout=data,
+                kernel_layout=kernel,
+            )
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(make(*params))
+        builder.emit_func_output(out)
+    inputs = [x] if len(params) == 1 else [x, second]
+    return builder.get(), inputs
+
+
+def our_seconds(case: dict[str, Any], threads: int) -> float:
+    import relaxvm
+
+    mod, inputs = program(case)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+    vm.set_num_threads(threads)
+    main = vm["main"]
+    tensors = [relaxvm.runtime.tensor(x) for x in inputs]
+    return least_seconds(lambda: main(*tensors))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", help="a group, or a part of a case's name")
+    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.threads)
+        return
+    command = [args.peer_python, __file__, "--serve", "--threads", str(args.threads)]
+    ratios: dict[str, list[float]] = {}
+    threads = {name: str(args.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, **threads),
+    ) as peer:
+        assert peer.stdin is not None and peer.stdout is not None
+        for case in cases():
+            if args.only and args.only != case["group"] and args.only not in case["name"]:
+                continue
+            mine = our_seconds(case, args.threads)
+            print(json.dumps(case), file=peer.stdin, flush=True)
+            theirs = json.loads(peer.stdout.readline())
+            best = min(theirs, key=theirs.get)
+            ratio = theirs[best] / mine
+            ratios.setdefault(case["group"], []).append(ratio)
+            print(
+                f"{case['group'] + ' ' + case['name']:52} {mine * 1e6:10.1f} us "
+                f"{flops(case) / mine * 1e-9:7.1f} GFLOP/s  {best} {theirs[best] * 1e6:10.1f} us  ratio {ratio:.2f}",
+                flush=True,
+            )
+    for group, values in ratios.items():
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"{group}: geometric mean {mean:.2f}, least {min(values):.2f}")
+
+
+if __name__ == "__main__":
+    main()
