@@ -25,6 +25,7 @@ void Call(const ffi::Function& function, const std::vector<ffi::AnyView>& args) 
 }  // namespace
 
 int64_t AddInts(int64_t a, int64_t b) { return a + b; }
+int64_t AddOne(int64_t a) { return a + 1; }
 ffi::Tensor Identity(ffi::Tensor x) { return x; }
 
 // As a compiled kernel is: plain C, arguments looked at and nothing else.
@@ -92,6 +93,7 @@ double CallsPerSecond(ffi::Function f, ffi::Any arg, int64_t num_threads, double
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(add_ints, AddInts);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(add_one, AddOne);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(minus_one, MinusOne);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(identity, Identity);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernel3, Kernel3);

@@ -31,6 +31,7 @@ def compile(
 
     The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or
     a pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.
+    `exec_mode="compiled"` makes native code of the functions as well, where "bytecode" has the machine interpret them.
     `progress` is called with the name of the step, how many are done, and how many there are.
     """
     _only_default_tir(tir_pipeline)

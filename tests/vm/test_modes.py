@@ -198,6 +198,35 @@ def test_error_names_every_function_on_the_way_and_frees_what_they_held(mode: st
     assert vm.memory_stats()["used_bytes"] == in_use
 
 
+@I.ir_module
+class Liar:
+    """A packed function whose result is not what the program says."""
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        y = R.call_packed("test.modes.lie", x, ty_args=(R.Tensor((n,), "float32"),))
+        z = R.add(y, x)
+        return z
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "message"),
+    [
+        (lambda: tensor(np.zeros(5, "float32")), ValueError, "add: parameter .* dimension 0"),
+        (lambda: tensor(np.zeros(6, "float64")), TypeError, "add: parameter .* dtype float32"),
+        (lambda: 7, TypeError, "add: argument 0 must be a tensor, it is an integer 7"),
+    ],
+)
+def test_kernel_refuses_what_does_not_fit(result, error, message: str, mode: str) -> None:
+    relaxvm.register_global_func("test.modes.lie", lambda _x: result(), override=True)
+    vm = machine(Liar, mode)
+    with pytest.raises(error, match=message):
+        vm["main"](tensor(X))
+    relaxvm.register_global_func("test.modes.lie", lambda x: x, override=True)
+    np.testing.assert_array_equal(machine(Liar, mode)["main"](tensor(X)).numpy(), X * 2)
+
+
 def test_wrong_argument_is_refused_before_anything_runs(mode: str) -> None:
     vm = machine(Fails, mode)
     with pytest.raises(TypeError, match=r"Invoking function main expects 2 arguments \(x, c\)"):

@@ -314,7 +314,8 @@ class NativeEmitter {
   }
   static uint64_t Offset(int64_t place) { return static_cast<uint64_t>(place) * kSlotBytes; }
 
-  // Borrowed, into the scratch slots; callees find free room above them.
+  // Borrowed, into the scratch slots; callees find free room above them.  Right after the operation
+  // before, so that its result comes from machine registers.
   Value* Gather(const NativeOp& op) {
     for (size_t i = 0; i < op.args.size(); ++i) StoreArgument(Scratch(i), ArgValue(op.args[i]));
     StoreAt(Scratch(op.args.size()), Context(), offsetof(RelaxvmNativeContext, top));
@@ -412,9 +413,9 @@ class NativeEmitter {
   Value* NumArgs(const NativeOp& op) { return Word(static_cast<uint32_t>(op.args.size())); }
 
   void EmitCallPacked(const NativeOp& op, uint32_t at) {
-    Poll(at);
     Value* args = Gather(op);
     ClearResult();
+    Poll(at);
     auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, i32_, ptr_}, false);
     Value* self = Callee(op, offsetof(RelaxvmNativeCallee, self));
     Finish(op, at,
@@ -432,18 +433,18 @@ class NativeEmitter {
   }
 
   void EmitCallAny(const NativeOp& op, uint32_t at) {
-    Poll(at);
     Value* args = Gather(op);
     ClearResult();
+    Poll(at);
     Finish(op, at,
            CallEnv(i32_, offsetof(RelaxvmNativeEnv, call),
                    {Context(), Env(), Word(op.func), args, NumArgs(op), out_}));
   }
 
   void EmitInvoke(const NativeOp& op, uint32_t at) {
-    Poll(at);
     Value* args = Gather(op);
     ClearResult();
+    Poll(at);
     Finish(op, at,
            CallEnv(i32_, offsetof(RelaxvmNativeEnv, invoke), {Context(), args, NumArgs(op), out_}));
   }
