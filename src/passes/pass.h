@@ -19,10 +19,15 @@ struct OutputTensor {
   ffi::Array<int64_t> shape;
   DLDataType dtype;
 };
-// Runs a tensor program on constants: supplied by pipeline/, which can compile and run.
-using Evaluate = std::function<std::vector<ffi::Tensor>(const tir::PrimFunc& program,
-                                                        const std::vector<ffi::Tensor>& inputs,
-                                                        const std::vector<OutputTensor>& outputs)>;
+// A tensor program on constants.
+struct Evaluation {
+  tir::PrimFunc program;
+  std::vector<ffi::Tensor> inputs;
+  std::vector<OutputTensor> outputs;
+};
+// The outputs of each, compiled together: supplied by pipeline/, which can compile and run.
+using Evaluate =
+    std::function<std::vector<std::vector<ffi::Tensor>>(const std::vector<Evaluation>& work)>;
 
 struct PassContext {
   ffi::Map<ffi::String, ffi::Any> options;  // of this pass, complete: the row's defaults filled in

@@ -2,13 +2,15 @@
 // Tensor programs on constants: compiled in memory, called through their packed entries.
 #include <tvm/ffi/container/tensor.h>
 
-#include <map>
 #include <memory>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "codegen/llvm/kernels.h"
 #include "ir/visitor.h"
 #include "pipeline/build.h"
+#include "runtime/platform/cpus.h"
 #include "support/host_tensor.h"
 #include "tir/functor.h"
 
@@ -19,58 +21,97 @@ class Evaluator {
  public:
   explicit Evaluator(std::string target) : target_(std::move(target)) {}
 
-  std::vector<ffi::Tensor> Run(const tir::PrimFunc& program, const std::vector<ffi::Tensor>& inputs,
-                               const std::vector<passes::OutputTensor>& outputs) {
-    std::vector<ffi::Tensor> results;
-    std::vector<ffi::AnyView> args;
-    for (const ffi::Tensor& input : inputs) args.emplace_back(input);
-    for (const passes::OutputTensor& output : outputs) {
-      std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
-      results.push_back(NewHostTensor(shape, output.dtype));
+  std::vector<std::vector<ffi::Tensor>> Run(const std::vector<passes::Evaluation>& work) {
+    std::vector<size_t> kernels = CompiledOf(work);
+    std::vector<std::vector<ffi::Tensor>> results;
+    for (size_t i = 0; i < work.size(); ++i) {
+      results.push_back(Call(kernels_[kernels[i]].packed, work[i]));
     }
-    for (const ffi::Tensor& result : results) args.emplace_back(result);
-    ffi::Any nothing;
-    CompiledOf(program).CallPacked(args.data(), static_cast<int32_t>(args.size()), &nothing);
     return results;
   }
 
  private:
-  ffi::Function CompiledOf(const tir::PrimFunc& program) {
-    uint64_t hash = ir::StructuralHash(program);
-    for (auto [it, end] = compiled_.equal_range(hash); it != end; ++it) {
-      if (ir::StructuralEqual(it->second.first, program)) return it->second.second;
+  // Compiled code stays loaded: a program often comes again in a later pass.
+  struct Kernel {
+    tir::PrimFunc program;
+    RelaxvmPackedKernel packed;
+    std::shared_ptr<void> keep_alive;
+  };
+
+  static std::vector<ffi::Tensor> Call(RelaxvmPackedKernel packed, const passes::Evaluation& work) {
+    std::vector<ffi::Tensor> results;
+    std::vector<ffi::AnyView> args;
+    for (const ffi::Tensor& input : work.inputs) args.emplace_back(input);
+    for (const passes::OutputTensor& output : work.outputs) {
+      std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
+      results.push_back(NewHostTensor(shape, output.dtype));
     }
-    static constexpr const char* kName = "evaluate";
-    ffi::Map<ir::GlobalVar, ir::BaseFunc> functions;
-    functions.Set(ir::GlobalVar(kName),
-                  ir::WithAttr(program, ir::attr::kGlobalSymbol, ffi::String(kName)));
-    codegen::KernelOptions options;
-    options.target = target_;
-    codegen::LoadedKernels loaded =
-        codegen::LoadInMemory(codegen::BuildKernels(IRModule(functions), options));
-    RELAXVM_CHECK(loaded.table->num_kernels == 1) << "one program gives one kernel";
-    RelaxvmPackedKernel packed = loaded.table->kernels[0].packed;
+    for (const ffi::Tensor& result : results) args.emplace_back(result);
     // The packed entry has tvm-ffi's calling convention.
-    auto call = [packed, keep = loaded.keep_alive](ffi::PackedArgs args, ffi::Any* result) {
-      TVM_FFI_CHECK_SAFE_CALL(packed(nullptr, args.data(), args.size(), result));
-    };
-    ffi::Function function = ffi::Function::FromPacked(call);
-    compiled_.emplace(hash, std::make_pair(program, function));
-    return function;
+    ffi::Any nothing;
+    TVM_FFI_CHECK_SAFE_CALL(packed(nullptr, reinterpret_cast<const TVMFFIAny*>(args.data()),
+                                   static_cast<int32_t>(args.size()),
+                                   reinterpret_cast<TVMFFIAny*>(&nothing)));
+    return results;
   }
 
+  std::optional<size_t> Find(uint64_t hash, const tir::PrimFunc& program) const {
+    for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
+      if (ir::StructuralEqual(kernels_[it->second].program, program)) return it->second;
+    }
+    return std::nullopt;
+  }
+
+  // The index of each program's kernel; those that are new are compiled together.
+  std::vector<size_t> CompiledOf(const std::vector<passes::Evaluation>& work) {
+    std::vector<size_t> indices;
+    const size_t first = kernels_.size();
+    ffi::Map<ir::GlobalVar, ir::BaseFunc> functions;
+    for (const passes::Evaluation& item : work) {
+      const uint64_t hash = ir::StructuralHash(item.program);
+      std::optional<size_t> found = Find(hash, item.program);
+      if (!found) {
+        found = kernels_.size();
+        const std::string name = NameOf(*found);
+        functions.Set(ir::GlobalVar(name),
+                      ir::WithAttr(item.program, ir::attr::kGlobalSymbol, ffi::String(name)));
+        by_hash_.emplace(hash, *found);
+        kernels_.push_back({item.program, nullptr, nullptr});
+      }
+      indices.push_back(*found);
+    }
+    if (kernels_.size() == first) return indices;
+    codegen::KernelOptions options;
+    options.target = target_;
+    options.run_once = true;
+    options.num_threads = runtime::NumUsableCpus();
+    codegen::LoadedKernels loaded =
+        codegen::LoadInMemory(codegen::BuildKernels(IRModule(functions), options));
+    std::unordered_map<std::string, RelaxvmPackedKernel> by_name;
+    for (int32_t i = 0; i < loaded.table->num_kernels; ++i) {
+      by_name.emplace(loaded.table->kernels[i].name, loaded.table->kernels[i].packed);
+    }
+    for (size_t i = first; i < kernels_.size(); ++i) {
+      auto at = by_name.find(NameOf(i));
+      RELAXVM_CHECK(at != by_name.end()) << "one program gives one kernel";
+      kernels_[i].packed = at->second;
+      kernels_[i].keep_alive = loaded.keep_alive;
+    }
+    return indices;
+  }
+
+  static std::string NameOf(size_t index) { return "evaluate_" + std::to_string(index); }
+
   std::string target_;
-  std::multimap<uint64_t, std::pair<tir::PrimFunc, ffi::Function>> compiled_;
+  std::vector<Kernel> kernels_;
+  std::unordered_multimap<uint64_t, size_t> by_hash_;
 };
 
 }  // namespace
 
 passes::Evaluate MakeEvaluate(const std::string& target) {
   auto evaluator = std::make_shared<Evaluator>(target);
-  return [evaluator](const tir::PrimFunc& program, const std::vector<ffi::Tensor>& inputs,
-                     const std::vector<passes::OutputTensor>& outputs) {
-    return evaluator->Run(program, inputs, outputs);
-  };
+  return [evaluator](const std::vector<passes::Evaluation>& work) { return evaluator->Run(work); };
 }
 
 }  // namespace relaxvm::pipeline

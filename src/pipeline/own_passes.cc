@@ -53,10 +53,21 @@ IRModule ScheduleTensorPrograms(IRModule mod, const PassContext& context) {
 
 namespace {
 
+// Walks twice: the first walk lists what is to be packed, all of it is packed together, the second
+// walk puts it in.
 class WeightPacker : public ir::Mutator {
  public:
+  using Functions = std::vector<std::pair<ir::GlobalVar, ir::Function>>;
+
   WeightPacker(IRModule* mod, const PassContext& context)
       : mod_(mod), context_(context), machine_(pipeline::MachineFor(context.target)) {}
+
+  // The functions that changed.
+  Functions Run(const Functions& functions) {
+    Walk(functions);
+    panels_ = context_.evaluate(work_);
+    return Walk(functions);
+  }
 
   ir::Expr MutateCall(const ir::Call& call) override {
     ir::Expr now = ir::Mutator::MutateCall(call);
@@ -67,8 +78,10 @@ class WeightPacker : public ir::Mutator {
       if (weight == nullptr || weight->data.numel() == 0) continue;
       const Packed* packed = PackedFor(tir_call->func, i);
       if (packed == nullptr) continue;
+      const std::optional<ffi::Tensor> panels = Panels(*packed, weight->data);
+      if (!panels) return now;
       ffi::Array<ir::Expr> tensors = tir_call->args;
-      tensors.Set(static_cast<int64_t>(i), ir::Constant(Panels(*packed, weight->data), now->span));
+      tensors.Set(static_cast<int64_t>(i), ir::Constant(*panels, now->span));
       ffi::Array<ir::Expr> args = tir_call->call->args;
       args.Set(0, packed->name);
       args.Set(1, ir::Tuple(tensors));
@@ -97,16 +110,32 @@ class WeightPacker : public ir::Mutator {
     return &*it->second;
   }
 
-  ffi::Tensor Panels(const Packed& packed, const ffi::Tensor& weight) {
+  Functions Walk(const Functions& functions) {
+    next_ = 0;
+    Functions changed;
+    for (const auto& [var, function] : functions) {
+      ir::Function now = Mutate(function).as<ir::Function>().value();
+      if (!now.same_as(function)) changed.emplace_back(var, now);
+    }
+    return changed;
+  }
+
+  // Absent on the first walk.
+  std::optional<ffi::Tensor> Panels(const Packed& packed, const ffi::Tensor& weight) {
+    if (!panels_.empty()) return panels_.at(next_++)[0];
     OutputTensor out{{}, weight.dtype()};
     for (const ir::Expr& dim : packed.operand.shape) out.shape.push_back(ir::AsInt(dim).value());
-    return context_.evaluate(packed.operand.pack, {weight}, {out})[0];
+    work_.push_back({packed.operand.pack, {weight}, {out}});
+    return std::nullopt;
   }
 
   IRModule* mod_;
   const PassContext& context_;
   target::Machine machine_;
   std::map<std::pair<const ffi::Object*, size_t>, std::optional<Packed>> packed_;
+  std::vector<Evaluation> work_;
+  std::vector<std::vector<ffi::Tensor>> panels_;
+  size_t next_ = 0;
 };
 
 }  // namespace
@@ -114,15 +143,13 @@ class WeightPacker : public ir::Mutator {
 IRModule PackWeights(IRModule mod, const PassContext& context) {
   if (!context.evaluate) return mod;
   IRModule grown = mod;
-  WeightPacker packer(&grown, context);
-  std::vector<std::pair<ir::GlobalVar, ir::Function>> changed;
+  WeightPacker::Functions functions;
   for (const auto& [var, func] : mod->functions) {
-    auto function = func.as<ir::Function>();
-    if (!function) continue;
-    ir::Function now = packer.Mutate(function.value()).as<ir::Function>().value();
-    if (!now.same_as(function.value())) changed.emplace_back(var, now);
+    if (auto function = func.as<ir::Function>()) functions.emplace_back(var, function.value());
   }
-  for (auto& [var, function] : changed) grown.Update(var->name_hint, function);
+  for (auto& [var, function] : WeightPacker(&grown, context).Run(functions)) {
+    grown.Update(var->name_hint, function);
+  }
   return grown;
 }
 

@@ -89,7 +89,7 @@ llvm::TargetLibraryInfoImpl NoLibrary(const llvm::Triple& triple) {
 
 }  // namespace
 
-Compiler::Compiler(const std::string& text) {
+Compiler::Compiler(const std::string& text, bool quick) {
   InitializeTargets();
   target::Target wanted = target::ParseTarget(text);
   llvm::Triple triple(wanted.triple.empty() ? llvm::sys::getProcessTriple()
@@ -113,9 +113,9 @@ Compiler::Compiler(const std::string& text) {
   }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  machine_.reset(found->createTargetMachine(triple, cpu_, features, options, llvm::Reloc::PIC_,
-                                            llvm::CodeModel::Small,
-                                            llvm::CodeGenOptLevel::Default));
+  machine_.reset(found->createTargetMachine(
+      triple, cpu_, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      quick ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Default));
   RELAXVM_CHECK(machine_ != nullptr) << "no target machine for " << triple.str();
   const llvm::MCSubtargetInfo& subtarget = machine_->getMCSubtargetInfo();
   traits_ = TraitsOf(subtarget);
@@ -177,9 +177,11 @@ void Compiler::Optimize(llvm::Module* module, Effort effort) const {
   llvm::LoopPassManager loops;
   loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
   functions.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
-  functions.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  functions.addPass(llvm::InstCombinePass());
-  functions.addPass(llvm::SimplifyCFGPass());
+  if (effort == Effort::kScheduled) {
+    functions.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+    functions.addPass(llvm::InstCombinePass());
+    functions.addPass(llvm::SimplifyCFGPass());
+  }
   llvm::ModulePassManager modules;
   modules.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
   modules.run(*module, mam);

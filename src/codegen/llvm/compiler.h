@@ -16,13 +16,15 @@
 namespace relaxvm::codegen {
 
 enum class Effort : uint8_t {
+  kLeast,      // the code runs once
   kScheduled,  // loops, vectors and unrolling are final: clean up only
   kFull,       // plain loops: vectorise and unroll
 };
 
 class Compiler {
  public:
-  explicit Compiler(const std::string& target);
+  // `quick`: machine code is emitted fast rather than well.
+  explicit Compiler(const std::string& target, bool quick = false);
 
   // A module for this target, in a context of its own: both belong to the caller's pair.
   struct Unit {

@@ -45,7 +45,7 @@ std::vector<Program> DistinctPrograms(const ir::IRModule& mod) {
   return programs;
 }
 
-Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program) {
+Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program, bool run_once) {
   Signature sig = SignatureOf(program.func, program.names[0]);
   auto lowered = ffi::make_object<tir::PrimFuncObj>(*program.func.get());
   lowered->body = VectorizeLoops(LowerBlocks(program.func->body));
@@ -55,7 +55,9 @@ Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program) {
                program.names);
   compiler.Prepare(unit.module.get());
   bool scheduled = ir::GetAttr<bool>(program.func->attrs, tir::attr::kScheduled, false);
-  compiler.Optimize(unit.module.get(), scheduled ? Effort::kScheduled : Effort::kFull);
+  compiler.Optimize(unit.module.get(), run_once    ? Effort::kLeast
+                                       : scheduled ? Effort::kScheduled
+                                                   : Effort::kFull);
   return unit;
 }
 
@@ -85,7 +87,7 @@ class Jobs {
  private:
   void Loop(const std::function<void(const Compiler&, size_t)>& work) {
     try {
-      Compiler compiler(options_.target);
+      Compiler compiler(options_.target, options_.run_once);
       for (size_t i = next_++; i < count_ && !failed_; i = next_++) {
         work(compiler, i);
         std::lock_guard<std::mutex> lock(mutex_);
@@ -118,7 +120,7 @@ KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
   set.objects.resize(programs.size() + plans.size());
   Jobs(options, set.objects.size()).Run([&](const Compiler& compiler, size_t i) {
     bool is_kernel = i < programs.size();
-    Compiler::Unit unit = is_kernel ? CompileToIr(compiler, programs[i])
+    Compiler::Unit unit = is_kernel ? CompileToIr(compiler, programs[i], options.run_once)
                                     : CompileToIr(compiler, plans[i - programs.size()]);
     if (is_kernel) set.objects[i].names = programs[i].names;
     set.objects[i].bytes = compiler.EmitObject(unit.module.get());
@@ -174,7 +176,7 @@ std::string InspectKernel(const ir::IRModule& mod, const std::string& name,
     auto program = func.as<tir::PrimFunc>();
     if (!program.has_value() || SymbolOf(var, program.value()) != name) continue;
     Compiler compiler(options.target);
-    Compiler::Unit unit = CompileToIr(compiler, {program.value(), {name}});
+    Compiler::Unit unit = CompileToIr(compiler, {program.value(), {name}}, options.run_once);
     if (assembly) return compiler.EmitAssembly(unit.module.get());
     std::string text;
     llvm::raw_string_ostream out(text);

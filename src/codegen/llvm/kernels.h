@@ -18,8 +18,9 @@ namespace relaxvm::codegen {
 
 struct KernelOptions {
   std::string target =
-      "llvm";           // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
-  int num_threads = 1;  // compile jobs at once
+      "llvm";             // "llvm", "llvm -mcpu=znver3", "llvm -mcpu=... -mattr=+avx2,-avx512f"
+  bool run_once = false;  // compiling is to be fast, not the code
+  int num_threads = 1;    // compile jobs at once
   std::function<void(int done, int total)>
       progress;  // may be empty; called from one thread at a time
 };

@@ -43,15 +43,26 @@ std::optional<OutputTensor> StaticOutput(const ir::Type& type) {
   return out;
 }
 
+// A call that can be folded, under the variable it is bound to.
+struct Task {
+  Var var;
+  Evaluation work;
+  bool is_tuple;
+  ir::Span span;
+};
+using Values = std::unordered_map<const ffi::Object*, Expr>;
+
+// One walk: puts in the values that are `done`, and lists the calls whose arguments are all known.
 class Folder : public ir::Mutator {
  public:
-  Folder(const IRModule& mod, const PassContext& context) : mod_(mod), context_(context) {}
+  Folder(const IRModule& mod, const Values& done, std::vector<Task>* tasks)
+      : mod_(mod), done_(done), tasks_(tasks) {}
 
   void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
     ffi::Array<ir::Binding> rewritten;
     ir::Mutator::MutateBinding(binding, &rewritten);
     const ir::Binding& now = rewritten[0];
-    Expr value = now.as<ir::VarBindingObj>() ? Fold(now->value) : now->value;
+    Expr value = now.as<ir::VarBindingObj>() ? Fold(now->var, now->value) : now->value;
     if (IsKnown(value)) known_[now->var.get()] = value;
     // Tensors stand where they are used; their variable is needed outside of its block only.
     if (value.as<ir::ConstantObj>() && now.as<ir::VarBindingObj>()) {
@@ -87,10 +98,11 @@ class Folder : public ir::Mutator {
     return it == known_.end() ? e : it->second;
   }
 
-  Expr Fold(const Expr& value) {
+  Expr Fold(const Var& var, const Expr& value) {
+    if (auto it = done_.find(var.get()); it != done_.end()) return it->second;
     if (std::optional<analysis::TirCall> call = analysis::AsCallTir(value)) {
-      Expr folded = Evaluate(*call);
-      return folded.defined() ? folded : value;
+      if (tasks_ != nullptr) AddTask(var, *call);
+      return value;
     }
     if (value.as<ir::CallObj>()) {
       Expr folded = FoldShape(value.as<ir::Call>().value());
@@ -101,13 +113,12 @@ class Folder : public ir::Mutator {
 
   // ---- values
 
-  Expr Evaluate(const analysis::TirCall& call) {
-    if (!context_.evaluate) return Expr();
+  void AddTask(const Var& var, const analysis::TirCall& call) {
     std::vector<ffi::Tensor> inputs;
     int64_t input_bytes = 0;
     for (const Expr& arg : call.args) {
       auto* constant = Resolve(arg).as<ir::ConstantObj>();
-      if (constant == nullptr) return Expr();
+      if (constant == nullptr) return;
       inputs.push_back(constant->data);
       input_bytes += SizeInBytes(constant->data.dtype(), constant->data.numel());
     }
@@ -117,21 +128,19 @@ class Folder : public ir::Mutator {
     for (const ir::Type& type :
          tuple != nullptr ? tuple->fields : ffi::Array<ir::Type>{call.call->ty}) {
       std::optional<OutputTensor> output = StaticOutput(type);
-      if (!output) return Expr();
+      if (!output) return;
       int64_t elements = NumElements(output->shape);
-      if (elements < 0) return Expr();
+      if (elements < 0) return;
       output_bytes += SizeInBytes(output->dtype, elements);
       outputs.push_back(*output);
     }
-    if (output_bytes > kSmallResult && output_bytes / kMaxGrowth > input_bytes) return Expr();
+    if (output_bytes > kSmallResult && output_bytes / kMaxGrowth > input_bytes) return;
     std::optional<tir::PrimFunc> program = WithoutScalars(call);
-    if (!program) return Expr();
-    std::vector<ffi::Tensor> results = context_.evaluate(*program, inputs, outputs);
-    RELAXVM_CHECK(results.size() == outputs.size()) << "evaluation of " << call.func->name_hint;
-    ffi::Array<Expr> constants;
-    for (const ffi::Tensor& result : results)
-      constants.push_back(ir::Constant(result, call.call->span));
-    return tuple != nullptr ? Expr(ir::Tuple(constants, call.call->span)) : constants[0];
+    if (!program) return;
+    tasks_->push_back({var,
+                       {*program, std::move(inputs), std::move(outputs)},
+                       tuple != nullptr,
+                       call.call->span});
   }
 
   // The program with the values of its scalar parameters put in; absent when one is not known.
@@ -199,16 +208,40 @@ class Folder : public ir::Mutator {
   }
 
   const IRModule& mod_;
-  const PassContext& context_;
-  std::unordered_map<const ffi::Object*, Expr> known_;
+  const Values& done_;
+  std::vector<Task>* tasks_;  // null: nothing can be computed, only shapes are folded
+  Values known_;
 };
+
+// What can be computed is computed together, then what became known by that, and so on.
+ir::Function FoldFunction(const IRModule& mod, const ir::Function& f, const PassContext& context) {
+  Values done;
+  while (true) {
+    std::vector<Task> tasks;
+    ir::Function folded =
+        Folder(mod, done, context.evaluate ? &tasks : nullptr).Mutate(f).as<ir::Function>().value();
+    if (tasks.empty()) return folded;
+    std::vector<Evaluation> work;
+    for (const Task& task : tasks) work.push_back(task.work);
+    std::vector<std::vector<ffi::Tensor>> results = context.evaluate(work);
+    RELAXVM_CHECK(results.size() == tasks.size()) << "each program has its results";
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      ffi::Array<Expr> constants;
+      for (const ffi::Tensor& result : results[i]) {
+        constants.push_back(ir::Constant(result, tasks[i].span));
+      }
+      done.emplace(tasks[i].var.get(),
+                   tasks[i].is_tuple ? Expr(ir::Tuple(constants, tasks[i].span)) : constants[0]);
+    }
+  }
+}
 
 }  // namespace
 
 IRModule FoldConstant(IRModule mod, const PassContext& context) {
   const IRModule given = mod;
   return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
-    return Folder(given, context).Mutate(f).as<ir::Function>().value();
+    return FoldFunction(given, f, context);
   });
 }
 
