@@ -77,17 +77,30 @@ Arg ExecBuilder::ConvertConstant(const ffi::Any& value) {
     if (Arg::FitsImmediate(integer)) return Arg::Immediate(integer);
   }
   CheckConstant(value);
-  std::vector<int64_t>& places = constant_by_hash_[HashConstant(value)];
-  for (int64_t place : places) {
+  uint64_t hash = HashConstant(value);
+  for (int64_t place : constant_by_hash_[hash]) {
     if (ConstantsEqual(data_.constants[place], value)) return Arg::Const(place);
   }
-  places.push_back(static_cast<int64_t>(data_.constants.size()));
+  return Append(value, hash);
+}
+
+Arg ExecBuilder::AddConstant(const ffi::Any& value) {
+  CheckConstant(value);
+  return Append(value, HashConstant(value));
+}
+
+Arg ExecBuilder::Append(const ffi::Any& value, uint64_t hash) {
+  Arg result = Arg::Const(static_cast<int64_t>(data_.constants.size()));
+  constant_by_hash_[hash].push_back(result.value());
   data_.constants.push_back(value);
-  return Arg::Const(places.back());
+  return result;
 }
 
 void ExecBuilder::SetMemoryScope(Arg constant, const std::string& scope) {
-  RELAXVM_CHECK(constant.kind() == ArgKind::kConstIdx);
+  if (constant.kind() != ArgKind::kConstIdx || constant.value() < 0 ||
+      static_cast<size_t>(constant.value()) >= data_.constants.size()) {
+    Fail(ErrorKind::kValueError, "a memory scope needs a constant of the pool");
+  }
   if (scope != "global") data_.memory_scopes[constant.value()] = scope;
 }
 
@@ -219,7 +232,8 @@ ExecutableData ExecBuilder::Get() const {
     if (info.kind == FuncKind::kPackedFunc) continue;
     if (info.num_args == -2)
       Fail(ErrorKind::kRuntimeError, "function ", info.name, " is declared, but has no body");
-    if (info.kind == FuncKind::kVMFunc) RegisterNumbering(&result, &info).Run();
+    if (info.kind == FuncKind::kVMFunc && info.register_file_size == 0)
+      RegisterNumbering(&result, &info).Run();
   }
   return result;
 }

@@ -16,7 +16,8 @@ class ExecBuilder {
   // Declares a function without a body, so that it can be called before it is written.
   void DeclareFunction(const std::string& name, FuncKind kind);
   // Starts a function of `num_inputs` parameters in registers 0..num_inputs-1.  Ends with
-  // EndFunction.
+  // EndFunction.  With a `register_file_size` the registers of a VM function stay as they are
+  // written; 0 numbers and counts them.
   void BeginFunction(const std::string& name, int64_t num_inputs,
                      std::vector<std::string> param_names = {}, FuncKind kind = FuncKind::kVMFunc,
                      int64_t register_file_size = 0);
@@ -26,6 +27,8 @@ class ExecBuilder {
   Arg GetFunction(const std::string& name);
   // An integer that fits becomes an immediate; everything else a constant, equal ones stored once.
   Arg ConvertConstant(const tvm::ffi::Any& value);
+  // A constant of its own, whatever the pool holds already.
+  Arg AddConstant(const tvm::ffi::Any& value);
   // Keeps a constant in `scope` ("global" is the default) once a VM loads it.
   void SetMemoryScope(Arg constant, const std::string& scope);
 
@@ -41,12 +44,13 @@ class ExecBuilder {
   int64_t NumInstructions() const { return static_cast<int64_t>(data_.instr_offset.size()); }
   void PatchJump(int64_t instruction, int64_t offset);
 
-  // The executable with registers numbered in order of their first write.  Throws RuntimeError when
-  // a register is read that nothing writes, or a declared function has no body.  The builder stays
-  // usable.
+  // The executable with registers numbered in order of their first write, where a function gave no
+  // number of registers.  Throws RuntimeError when a register is read that nothing writes, or a
+  // declared function has no body.  The builder stays usable.
   ExecutableData Get() const;
 
  private:
+  Arg Append(const tvm::ffi::Any& value, uint64_t hash);
   void EmitRegister(Arg arg);
   void CheckInFunction() const;
 

@@ -4,8 +4,12 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <cstring>
+
 #include "bytecode/builder.h"
+#include "support/dtype.h"
 #include "support/error.h"
+#include "support/host_tensor.h"
 #include "vm/executable_module.h"
 
 namespace relaxvm::embed {
@@ -62,6 +66,18 @@ int64_t Immediate(int64_t value) {
   return Arg::Immediate(value).word();
 }
 
+// A tensor from its elements in row-major order.
+int64_t AddTensor(ExecBuilder self, DLDataType dtype, ffi::Shape shape, ffi::Bytes elements) {
+  ffi::Tensor tensor = NewHostTensor({shape.begin(), shape.end()}, dtype);
+  auto num_bytes = static_cast<size_t>(SizeInBytes(dtype, tensor.numel()));
+  if (elements.size() != num_bytes) {
+    Fail(ErrorKind::kValueError, "a constant tensor of this shape and dtype has ", num_bytes,
+         " bytes, ", elements.size(), " are given");
+  }
+  if (num_bytes > 0) std::memcpy(tensor.data_ptr(), elements.data(), num_bytes);
+  return self->builder.AddConstant(tensor).word();
+}
+
 ffi::Module Get(ExecBuilder self) { return vm::LinkExecutable(self->builder.Get(), {}); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
@@ -81,6 +97,13 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("relaxvm.exec_builder.convert_constant",
            [](ExecBuilder self, ffi::Any value) {
              return self->builder.ConvertConstant(value).word();
+           })
+      .def("relaxvm.exec_builder.add_constant",
+           [](ExecBuilder self, ffi::Any value) { return self->builder.AddConstant(value).word(); })
+      .def("relaxvm.exec_builder.add_tensor", AddTensor)
+      .def("relaxvm.exec_builder.add_text",
+           [](ExecBuilder self, ffi::Bytes text) {
+             return self->builder.AddConstant(ffi::String(text.data(), text.size())).word();
            })
       .def("relaxvm.exec_builder.set_memory_scope",
            [](ExecBuilder self, int64_t constant, ffi::String scope) {

@@ -8,6 +8,7 @@
 
 #include "runtime/kernel_context.h"
 #include "runtime/platform/cpus.h"
+#include "runtime/tvm_host.h"
 #include "support/error.h"
 
 namespace relaxvm::runtime {
@@ -49,6 +50,7 @@ KernelLibrary::KernelLibrary(std::unique_ptr<SharedLibrary> library)
   if (void* slot = library_->Symbol(kKernelContextSymbol)) {
     *static_cast<const RelaxvmKernelContext**>(slot) = DefaultKernelContext();
   }
+  FillTvmSlots(*library_, static_cast<ffi::ModuleObj*>(this));
 }
 
 void KernelLibrary::AdoptTable(const RelaxvmKernelTable* table) {

@@ -201,13 +201,139 @@ def test_program_from_as_python_equals_its_source():
         ib.emit_call("vm.builtin.copy", args=[ib.f("f")], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     ex = ib.get()
-    scope = {"relaxvm": relaxvm, "make_constant": ex.constant}
+    assert rebuilt(ex).to_bytes() == ex.to_bytes()
+
+
+def rebuilt(ex: relax.VMExecutable) -> relax.VMExecutable:
+    scope: dict = {}
     exec(ex.as_python(), scope)
-    assert scope["ib"].get().to_bytes() == ex.to_bytes()
+    return scope["ex"]
 
 
 def np_tensor():
     return relaxvm.runtime.tensor(np.arange(6, dtype="float32").reshape(2, 3))
+
+
+def random_constant(rng):
+    """One of every kind that a constant can be, edge cases among them."""
+    kind = rng.integers(9)
+    shape = tuple(int(n) for n in rng.integers(0, 4, rng.integers(0, 4)))
+    if kind == 0:
+        dtype = rng.choice(["int8", "uint16", "int64", "float16", "float32", "float64", "bool"])
+        return relaxvm.runtime.tensor(rng.integers(0, 100, shape).astype(dtype))
+    if kind == 1:
+        import ml_dtypes
+
+        return relaxvm.runtime.tensor(rng.random(shape).astype(ml_dtypes.bfloat16))
+    if kind == 2:
+        return relaxvm.runtime.ShapeTuple(shape)
+    if kind == 3:
+        return "".join(chr(c) for c in rng.choice([0, 10, 34, 39, 92, 0x7F, 0xE4, 0x20AC, 0x1F600], 5))
+    if kind == 4:
+        return int(rng.choice([0, -1, 2**55, -(2**63), 2**63 - 1]))
+    if kind == 5:
+        return float(rng.choice([0.0, -0.0, 0.1, -1e308, 5e-324, np.inf, -np.inf, np.nan]))
+    if kind == 6:
+        return relaxvm.DataType(str(rng.choice(["float32", "bfloat16", "int4", "bool", "float8_e4m3fn"])))
+    if kind == 7:
+        return relaxvm.runtime.tensor(rng.random((int(rng.integers(50, 200)),)))
+    return "short" if rng.integers(2) else "a string that is not stored inside its object"
+
+
+def random_executable(seed: int) -> relax.VMExecutable:
+    """Well-formed functions of both kinds, in an order of their own, with every kind of operand."""
+    rng = np.random.default_rng(seed)
+    ib = relax.ExecBuilder()
+    names = [f"f{i}" for i in range(rng.integers(1, 5))]
+    arity = {name: int(rng.integers(0, 4)) for name in names}
+    compiled = {name for name in names if rng.random() < 0.2}
+    for name in rng.permutation(names):
+        kind = relax.VMFuncKind.VM_TIR_FUNC if name in compiled else relax.VMFuncKind.VM_FUNC
+        ib.declare_function(str(name), kind)
+    constants = []
+    for _ in range(rng.integers(0, 12)):
+        value = random_constant(rng)
+        constants.append(ib.add_constant(value))
+        if isinstance(value, relaxvm.runtime.Tensor) and rng.random() < 0.3:
+            ib.set_memory_scope(constants[-1], str(rng.choice(["global.texture", "local"])))
+    for name in names:
+        write_random_function(ib, rng, name, arity, compiled, constants)
+    return ib.get()
+
+
+def write_random_function(ib, rng, name, arity, compiled, constants) -> None:
+    inputs = arity[name]
+    params = [f"p{i}\u00e4" for i in range(inputs)] if rng.integers(2) else None
+    if name in compiled:
+        kind, size = relax.VMFuncKind.VM_TIR_FUNC, inputs + 1 + int(rng.integers(3))
+        with ib.function(name, inputs, params, kind=kind, register_file_size=size):
+            return
+    # More registers than are used, or as many as are counted.
+    size = int(rng.integers(inputs + 4, 20)) if rng.integers(2) else 0
+    registers = list(range(inputs))
+
+    def operand():
+        choice = rng.integers(6)
+        if choice == 0 and registers:
+            return ib.r(int(rng.choice(registers)))
+        if choice == 1:
+            return ib.imm(int(rng.choice([0, 1, -1, 2**55 - 1, 1 - 2**55])))
+        if choice == 2 and constants:
+            return int(rng.choice(constants))
+        if choice == 3:
+            return ib.f(str(rng.choice([*arity, "packed.a", "packed.\u00fc"])))
+        return ib.vm_state() if choice == 4 else ib.void_arg()
+
+    count = int(rng.integers(1, 12))
+    with ib.function(name, inputs, params, register_file_size=size):
+        for at in range(count):
+            left = count - at  # instructions up to the last one, which is a Ret
+            if left >= 2 and rng.random() < 0.2:
+                ib.emit_if(ib.r(int(rng.choice(registers))) if registers else ib.void_arg(), left)
+            elif rng.random() < 0.2:
+                ib.emit_goto(int(rng.choice([-at, left] if at else [left])))
+            else:
+                callee = str(rng.choice([*arity, "packed.a", "packed.b"]))
+                args = [operand() for _ in range(arity.get(callee, int(rng.integers(0, 5))))]
+                dst = int(rng.integers(inputs, inputs + 4)) if rng.integers(4) else None
+                ib.emit_call(callee, args, None if dst is None else ib.r(dst))
+                registers += [] if dst is None or dst in registers else [dst]
+        ib.emit_ret(ib.r(int(rng.choice(registers))) if registers else ib.void_arg())
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_random_executables_survive_bytes_and_python(group):
+    for seed in range(group * 50, group * 50 + 50):
+        ex = random_executable(seed)
+        again = relax.VMExecutable.from_bytes(ex.to_bytes())
+        assert again.to_bytes() == ex.to_bytes(), f"bytes, seed {seed}"
+        assert again.as_text() == ex.as_text(), f"text, seed {seed}"
+        assert rebuilt(again).to_bytes() == ex.to_bytes(), f"Python, seed {seed}"
+
+
+def test_a_string_that_is_no_utf_8_survives_python():
+    ib = relax.ExecBuilder()
+    ib.add_constant(b"\xff\xc3(\xed\xa0\x80".decode("utf-8", "surrogateescape"))
+    ex = ib.get()
+    assert rebuilt(ex).to_bytes() == ex.to_bytes()
+
+
+def test_registers_stay_as_they_are_written_when_their_number_is_given():
+    ib = relax.ExecBuilder()
+    with ib.function("f", num_inputs=1, register_file_size=9):
+        ib.emit_call("vm.builtin.copy", args=[ib.r(0)], dst=ib.r(7))
+        ib.emit_ret(ib.r(7))
+    ex = ib.get()
+    assert "ret   %7" in ex.as_text()
+    assert relax.VirtualMachine(ex, relaxvm.cpu())["f"](5) == 5
+
+
+def test_memory_scopes_belong_to_constants():
+    ib = relax.ExecBuilder()
+    with pytest.raises(ValueError, match="needs a constant of the pool"):
+        ib.set_memory_scope(ib.imm(1), "local")
+    with pytest.raises(ValueError, match="needs a constant of the pool"):
+        ib.set_memory_scope(ib.c(0), "local")
 
 
 def test_executable_survives_its_bytes():

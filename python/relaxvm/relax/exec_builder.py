@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 from collections.abc import Sequence
 
@@ -83,7 +84,10 @@ class ExecBuilder:
         kind: VMFuncKind = VMFuncKind.VM_FUNC,
         register_file_size: int = 0,
     ) -> _FunctionScope:
-        """Begins a function; a context manager that ends it."""
+        """Begins a function; a context manager that ends it.
+
+        With `register_file_size` registers stay as they are written; without, `get` numbers and counts them.
+        """
         names = None if param_names is None else list(param_names)
         self._call("function", func_name, num_inputs or 0, names, int(kind), register_file_size)
         return _FunctionScope(self, func_name)
@@ -96,6 +100,17 @@ class ExecBuilder:
         if isinstance(value, (tuple, list)):
             value = tvm_ffi.Shape([int(dim) for dim in value])
         return self._call("convert_constant", value)
+
+    def add_constant(self, value) -> int:
+        """A constant of its own as an operand, whatever the pool holds already."""
+        if type(value) is str:  # one that is no UTF-8 has surrogates; a DataType is a str as well
+            return self._call("add_text", value.encode("utf-8", "surrogateescape"))
+        return self._call("add_constant", value)
+
+    def add_tensor(self, dtype: str, shape: Sequence[int], elements: str) -> int:
+        """A tensor as a constant of its own; `elements` are its bytes, row-major and little-endian, in base 64."""
+        dims = tvm_ffi.Shape([int(dim) for dim in shape])
+        return self._call("add_tensor", tvm_ffi.dtype(dtype), dims, base64.b64decode(elements))
 
     def set_memory_scope(self, constant: int, scope: str) -> None:
         """Where a VM keeps the constant."""

@@ -55,7 +55,7 @@ class VMExecutable(Executable):
         return self.mod["as_text"]()
 
     def as_python(self) -> str:
-        """A Python program that rebuilds the executable in its variable `ib`; tensors come from `make_constant(i)`."""
+        """A Python program that rebuilds the same executable, weights included, and leaves it in `ex`."""
         return self.mod["as_python"]()
 
     def function_names(self) -> list[str]:
