@@ -87,6 +87,9 @@ def check_builtins() -> Iterator[str]:
     index = ROOT / "src/bytecode/builtin_list.def"
     if index.exists():
         yield from check_sorted(index, rows(index, "BUILTIN"))
+    shared = ROOT / "src/bytecode/tvm_builtins.def"
+    if shared.exists():
+        yield from check_sorted(shared, rows(shared, "TVM_BUILTIN"))
 
 
 def check_flags() -> Iterator[str]:

@@ -8,6 +8,7 @@
 
 #include "api/register.h"
 #include "pipeline/build.h"
+#include "pipeline/export.h"
 #include "pipeline/memory_report.h"
 #include "pipeline/stage_spec.h"
 #include "runtime/platform/memory.h"
@@ -118,9 +119,17 @@ void RegisterPipeline() {
   refl::GlobalDef()
       .def("relaxvm.pipeline.Build", Build)
       .def("relaxvm.compiler.export_library",
-           [](ffi::Module executable, ffi::String path) {
-             pipeline::ExportLibrary(executable, path);
+           [](ffi::Module executable, ffi::String path, bool for_tvm) {
+             pipeline::ExportLibrary(
+                 executable, path,
+                 for_tvm ? pipeline::Interchange::kTvm : pipeline::Interchange::kNone);
            })
+      .def("relaxvm.compiler.export_kernels",
+           [](ffi::Module executable, ffi::String path) {
+             pipeline::ExportKernels(executable, path);
+           })
+      .def("relaxvm.compiler.load_object_file",
+           [](ffi::String path) { return pipeline::LoadObjectFile(path); })
       .def("relaxvm.pipeline.ReleaseAfterWork",
            [] { runtime::ReleaseAfterWork(reinterpret_cast<const void*>(&Build)); })
       .def("relaxvm.pipeline.Run", Run)

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 
-#include "bytecode/serialize.h"
 #include "bytecode/verify.h"
 #include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
 #include "runtime/platform/cpus.h"
-#include "runtime/platform/library.h"
 #include "runtime/platform/memory.h"
 #include "script/print.h"
 #include "tir/stmt.h"
@@ -142,32 +139,6 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
   // A process that compiled keeps running the model: what only the compiler needed goes back.
   runtime::ReleaseAfterWork(reinterpret_cast<const void*>(&MakePipeline));
   return result;
-}
-
-void ExportLibrary(const ffi::Module& executable, const std::string& path) {
-  const bytecode::ExecutableData& data = vm::ExecutableDataOf(executable);
-  const codegen::KernelSet* kernels = KernelObjects::Of(executable);
-  if (kernels == nullptr) {
-    Fail(ErrorKind::kValueError,
-         "export_library: this executable was not compiled here, its kernels are in the file it "
-         "came "
-         "from; copy that file, or compile again");
-  }
-  // Under another name first: the file is whole, checksum included, or not there.
-  const std::string partial = path + ".partial";
-  std::error_code error;
-  try {
-    codegen::LinkLibrary(*kernels, bytecode::PackExecutable(data), partial);
-    runtime::SealSharedLibrary(partial);
-    std::filesystem::rename(partial, path, error);
-  } catch (...) {
-    std::filesystem::remove(partial, error);
-    throw;
-  }
-  if (error) {
-    std::filesystem::remove(partial);
-    Fail(ErrorKind::kRuntimeError, "export_library: cannot write ", path, ": ", error.message());
-  }
 }
 
 }  // namespace relaxvm::pipeline

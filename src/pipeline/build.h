@@ -28,10 +28,6 @@ struct BuildResult {
 
 BuildResult Build(IRModule mod, const BuildOptions& options);
 
-// Writes a shared library that holds bytecode, constants and kernels of an executable that this
-// process compiled.
-void ExportLibrary(const ffi::Module& executable, const std::string& path);
-
 // Compiles and runs tensor programs on constants, for FoldConstant; equal programs are compiled
 // once.
 passes::Evaluate MakeEvaluate(const std::string& target);

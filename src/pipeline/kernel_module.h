@@ -15,11 +15,10 @@ class KernelObjects final : public ffi::ModuleObj {
  public:
   explicit KernelObjects(codegen::KernelSet kernels) : kernels_(std::move(kernels)) {}
   static ffi::Module Make(codegen::KernelSet kernels);
-  // Null when `executable` was not compiled in this process.
-  static const codegen::KernelSet* Of(const ffi::Module& executable);
 
   const char* kind() const final { return "relaxvm.KernelObjects"; }
   ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final { return std::nullopt; }
+  const codegen::KernelSet& kernels() const { return kernels_; }
 
  private:
   codegen::KernelSet kernels_;

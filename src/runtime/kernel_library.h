@@ -23,6 +23,7 @@ class KernelLibrary : public tvm::ffi::ModuleObj {
   // A library file.  Without a kernel table it serves what it exports as __tvm_ffi_<name>.
   explicit KernelLibrary(std::unique_ptr<SharedLibrary> library);
 
+  // vm/executable_module.h names it for others: kKernelLibraryKind.
   const char* kind() const final { return "relaxvm.KernelLibrary"; }
   int GetPropertyMask() const final { return tvm::ffi::Module::kRunnable; }
   tvm::ffi::Optional<tvm::ffi::Function> GetFunction(const tvm::ffi::String& name) final;

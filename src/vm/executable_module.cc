@@ -87,7 +87,8 @@ const RelaxvmKernelEntry* ExecutableModule::FindKernel(const std::string& name) 
   VisitImports(this, [&](ffi::ModuleObj* module) {
     if (auto* library = dynamic_cast<runtime::KernelLibrary*>(module))
       result = library->FindKernel(name);
-    return result != nullptr;
+    // The first module that has the function is the one that FindImport takes.
+    return result != nullptr || module->GetFunction(name).has_value();
   });
   return result;
 }
@@ -128,6 +129,16 @@ const bytecode::ExecutableData& ExecutableDataOf(const ffi::Module& module) {
   if (executable == nullptr)
     Fail(ErrorKind::kTypeError, "a module of kind '", module->kind(), "' is no VM executable");
   return executable->data();
+}
+
+std::string FileOfLibrary(const ffi::Module& library) {
+  const auto* kernels = dynamic_cast<const runtime::KernelLibrary*>(library.operator->());
+  return kernels == nullptr || kernels->library() == nullptr ? "" : kernels->library()->path();
+}
+
+bool HasImport(const ffi::Module& executable, const std::string& name) {
+  ExecutableDataOf(executable);  // refuses what is none
+  return ExecutableModule::From(executable)->FindImport(name).has_value();
 }
 
 ffi::Any RunOnce(const ffi::Module& executable, const std::string& function,

@@ -60,8 +60,14 @@ RELAXVM_API const bytecode::ExecutableData& ExecutableDataOf(const tvm::ffi::Mod
 RELAXVM_API tvm::ffi::Any RunOnce(const tvm::ffi::Module& executable, const std::string& function,
                                   const std::vector<tvm::ffi::Any>& args);
 
-// From a file: a library with an executable inside, or the executable's bytes alone.  Running it
-// runs the native code in it: the caller trusts the file.
-tvm::ffi::Module LoadExecutable(const std::string& path);
+// The kind of modules that hold native code, and the file they came from; empty for code in memory.
+inline constexpr const char* kKernelLibraryKind = "relaxvm.KernelLibrary";
+RELAXVM_API std::string FileOfLibrary(const tvm::ffi::Module& library);
+// Whether a module that the executable imports has a function of that name.
+RELAXVM_API bool HasImport(const tvm::ffi::Module& executable, const std::string& name);
+
+// From a file: a library with an executable inside, the executable's bytes alone, or a library of
+// functions.  Running it runs the native code in it: the caller trusts the file.
+RELAXVM_API tvm::ffi::Module LoadExecutable(const std::string& path);
 
 }  // namespace relaxvm::vm

@@ -7,7 +7,7 @@ from relaxvm._ffi import tvm_ffi
 from relaxvm.runtime import hooks
 from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
 from relaxvm.runtime.executable import Executable, VMExecutable
-from relaxvm.runtime.module import Module, load, load_module
+from relaxvm.runtime.module import Module, load, load_module, load_static_library
 from relaxvm.runtime.tensor import Tensor, empty, from_dlpack, tensor
 from relaxvm.runtime.vm import VirtualMachine, VMInstrumentReturnKind
 
@@ -41,6 +41,7 @@ __all__ = [
     "hooks",
     "load",
     "load_module",
+    "load_static_library",
     "null",
     "tensor",
 ]

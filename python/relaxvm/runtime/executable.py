@@ -29,11 +29,17 @@ class Executable:
         """The module itself."""
         return self.mod
 
-    def export_library(self, path: str | os.PathLike) -> None:
-        """Writes one shared library that holds code, weights and bytecode."""
+    def export_library(self, path: str | os.PathLike, *, interchange: str | None = None) -> None:
+        """Writes one shared library that holds code, weights and bytecode.
+
+        With `interchange="tvm"` the file runs in TVM 0.27's virtual machine as well; what TVM has no builtin for is
+        refused by name.
+        """
         from relaxvm._compiler import func
 
-        func("compiler.export_library")(self.mod, os.fspath(path))
+        if interchange not in (None, "tvm"):
+            raise ValueError(f'interchange={interchange!r} is unknown; use "tvm" or leave it out')
+        func("compiler.export_library")(self.mod, os.fspath(path), interchange == "tvm")
 
 
 class VMExecutable(Executable):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from relaxvm._ffi import runtime_function, tvm_ffi
 from relaxvm.runtime.executable import VMExecutable
@@ -21,6 +22,24 @@ def load_module(path: str | os.PathLike) -> VMExecutable | Module:
     """
     module = _load_module(os.fspath(path))
     return VMExecutable(module) if module.kind == VMExecutable.KIND else module
+
+
+def load_static_library(
+    path: str | os.PathLike, func_names: Sequence[str] | None = None
+) -> Module:
+    """The functions that an object file exports as `__tvm_ffi_<name>`, to be imported by an executable.
+
+    `export_library` links the file into what it writes.  Its code runs in this process: load only files that you trust.
+    """
+    from relaxvm._compiler import func
+
+    module = func("compiler.load_object_file")(os.fspath(path))
+    missing = [name for name in func_names or () if not module.implements_function(name)]
+    if missing:
+        raise ValueError(
+            f"{os.fspath(path)} exports no function {', '.join(missing)}; define __tvm_ffi_<name>"
+        )
+    return module
 
 
 def load(path: str | os.PathLike) -> VMExecutable:

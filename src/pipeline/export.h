@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executables and object files as shared libraries.
+#pragma once
+
+#include <tvm/ffi/extra/module.h>
+
+#include <string>
+
+#include "support/api.h"
+
+namespace relaxvm::pipeline {
+
+enum class Interchange : uint8_t {
+  kNone,
+  kTvm,  // refuses, by name, what TVM's virtual machine cannot run
+};
+
+// Writes a shared library that holds bytecode, constants and kernels of an executable that this
+// process compiled, and the object files that it imports.
+RELAXVM_API void ExportLibrary(const tvm::ffi::Module& executable, const std::string& path,
+                               Interchange interchange = Interchange::kNone);
+// Writes its kernels and imported object files alone.
+RELAXVM_API void ExportKernels(const tvm::ffi::Module& executable, const std::string& path);
+
+// The functions that an object file exports as __tvm_ffi_<name>, as a module that ExportLibrary
+// links into what imports it.  Runs the file's code in this process: the caller trusts it.
+tvm::ffi::Module LoadObjectFile(const std::string& path);
+
+}  // namespace relaxvm::pipeline
