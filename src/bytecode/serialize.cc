@@ -20,6 +20,12 @@ namespace {
 // Bumped when the meaning of what we write changes; an older file stays readable while the number
 // is known.
 constexpr uint32_t kAbiVersion = 1;
+constexpr uint32_t kAbiVersionApart = 2;  // files that have parts
+constexpr uint64_t kPartsMagic = 0x504d5658414c4552;  // "RELAXVMP"
+// In place of a constant's kind: its elements lie in the weights file.
+constexpr int32_t kTensorApart = -70;
+constexpr uint64_t kMaxWeightsBytes = uint64_t{1} << 48;
+constexpr uint64_t kSmallestApart = 64;
 // u64 magic, u32 ABI version, u32 reserved, u64 length of all before, u64 hash of all before and
 // these four fields
 constexpr size_t kOwnSectionBytes = 32;
@@ -42,11 +48,14 @@ DLDataType ReadDType(ByteReader* in) {
 // TVM counts whole bytes per element and leaves lanes out of the size.
 uint64_t TensorBytes(DLDataType t, uint64_t num_elems) { return num_elems * ((t.bits + 7u) / 8u); }
 
+bool FitsFormat(DLDataType t) { return t.lanes == 1 && t.bits % 8 == 0; }
+
 void WriteTensor(ByteWriter* out, const ffi::Tensor& tensor) {
   DLDataType dtype = tensor.dtype();
-  if (dtype.lanes != 1 || dtype.bits % 8 != 0) {
+  if (!FitsFormat(dtype)) {
     Fail(ErrorKind::kNotImplementedError, "a constant of dtype ", DTypeName(dtype),
-         " cannot be saved: the file format has no packed or vector elements; view it as uint8");
+         " cannot be saved: the file format has no packed or vector elements; save the weights in a "
+         "file of their own, or view it as uint8");
   }
   out->Write<uint64_t>(kTensorMagic);
   out->Write<uint64_t>(0);
@@ -107,6 +116,71 @@ ffi::Tensor ReadTensor(ByteReader* in) {
                                DLDevice{kDLCPU, 0}, static_cast<size_t>(num_bytes));
   if (num_bytes > 0) std::memcpy(tensor.data_ptr(), data.data(), num_bytes);
   return tensor;
+}
+
+void WriteTensorApart(ByteWriter* out, const ffi::Tensor& tensor, const WeightsPlace& place) {
+  out->Write<int32_t>(kTensorApart);
+  WriteDType(out, tensor.dtype());
+  out->Write<uint64_t>(static_cast<uint64_t>(tensor.ndim()));
+  for (int64_t dim : tensor.shape()) out->Write<int64_t>(dim);
+  out->Write<uint64_t>(place.offset);
+}
+
+// A constant that the weights file holds.
+struct TensorApart {
+  size_t constant;
+  DLDataType dtype;
+  std::vector<int64_t> shape;
+  uint64_t offset;
+  uint64_t num_bytes;
+};
+
+TensorApart ReadTensorApart(ByteReader* in, size_t constant) {
+  TensorApart result{constant, ReadDType(in), in->ReadVector<int64_t>("tensor shape"), 0, 0};
+  DLDataType t = result.dtype;
+  if (t.lanes == 0 || t.bits == 0 || t.bits > 64 || t.code > 17) in->Damaged("tensor dtype", "");
+  if (result.shape.size() > kMaxDims) in->Damaged("tensor rank", ": is too large");
+  uint64_t num_elems = 1;
+  for (int64_t dim : result.shape) {
+    if (dim < 0 || (dim > 0 && num_elems > kMaxWeightsBytes / static_cast<uint64_t>(dim)))
+      in->Damaged("tensor shape", ": is no shape of a weights file");
+    num_elems *= static_cast<uint64_t>(dim);
+  }
+  result.num_bytes = static_cast<uint64_t>(SizeInBytes(t, static_cast<int64_t>(num_elems)));
+  result.offset = in->Read<uint64_t>("tensor offset");
+  if (result.offset < kWeightsHeaderBytes || result.offset % kWeightsAlignment != 0)
+    in->Damaged("tensor offset", ": is not aligned");
+  return result;
+}
+
+void WriteParts(ByteWriter* out, const Parts& parts) {
+  out->Write<uint64_t>(kPartsMagic);
+  out->WriteString(parts.weights);
+  out->Write<uint64_t>(parts.weights_bytes);
+  out->Write<uint64_t>(parts.weights_hash);
+  out->WriteString(parts.kernels);
+  out->Write<uint64_t>(parts.kernels_hash);
+}
+
+// A file name that stays in its folder.
+std::string ReadFileName(ByteReader* in) {
+  std::string name(in->ReadString("file name"));
+  if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos ||
+      name.size() > 255) {
+    in->Damaged("file name", ": names another folder");
+  }
+  return name;
+}
+
+Parts ReadParts(ByteReader* in) {
+  in->Read<uint64_t>("parts");
+  Parts parts;
+  parts.weights = ReadFileName(in);
+  parts.weights_bytes = in->Read<uint64_t>("weights length");
+  parts.weights_hash = in->Read<uint64_t>("weights hash");
+  parts.kernels = ReadFileName(in);
+  parts.kernels_hash = in->Read<uint64_t>("kernels hash");
+  return parts;
 }
 
 void WriteConstant(ByteWriter* out, const ffi::Any& value) {
@@ -187,15 +261,15 @@ void CheckOwnSection(ByteReader* in, std::string_view all) {
   uint64_t expected = HashBytes(all.substr(before.size(), kOwnSectionBytes - 8), HashBytes(before));
   if (length != before.size() || in->Read<uint64_t>("checksum") != expected)
     in->Damaged("checksum", ": does not agree");
-  if (version > kAbiVersion) {
+  if (version > kAbiVersionApart) {
     Fail(ErrorKind::kRuntimeError, "the executable has ABI version ", version,
-         ", this relaxvm knows ", kAbiVersion, "; update relaxvm or export the model again");
+         ", this relaxvm knows ", kAbiVersionApart, "; update relaxvm or export the model again");
   }
 }
 
-}  // namespace
-
-std::string Serialize(const ExecutableData& data) {
+// `places` may be null: everything is in the file.
+std::string Write(const ExecutableData& data, const std::vector<WeightsPlace>* places,
+                  const Parts& parts) {
   ByteWriter out;
   out.Write<uint64_t>(kExecutableMagic);
   out.WriteString(kExecutableVersion);
@@ -207,12 +281,20 @@ std::string Serialize(const ExecutableData& data) {
     out.WriteString(scope);
   }
   out.Write<uint64_t>(data.constants.size());
-  for (const ffi::Any& value : data.constants) WriteConstant(&out, value);
+  auto place = places != nullptr ? places->begin() : std::vector<WeightsPlace>::const_iterator{};
+  for (size_t i = 0; i < data.constants.size(); ++i) {
+    if (places != nullptr && place != places->end() && place->constant == static_cast<int64_t>(i)) {
+      WriteTensorApart(&out, data.constants[i].cast<ffi::Tensor>(), *place++);
+    } else {
+      WriteConstant(&out, data.constants[i]);
+    }
+  }
   out.WriteVector(data.instr_offset);
   out.WriteVector(data.instr_data);
+  if (places != nullptr) WriteParts(&out, parts);
   ByteWriter own;
   own.Write<uint64_t>(kOwnSectionMagic);
-  own.Write<uint32_t>(kAbiVersion);
+  own.Write<uint32_t>(places != nullptr ? kAbiVersionApart : kAbiVersion);
   own.Write<uint32_t>(0);
   own.Write<uint64_t>(out.bytes().size());
   own.Write<uint64_t>(HashBytes(own.bytes(), HashBytes(out.bytes())));
@@ -220,7 +302,64 @@ std::string Serialize(const ExecutableData& data) {
   return out.Take();
 }
 
+void ReadWeights(const std::vector<TensorApart>& tensors, const Parts& parts,
+                 const WeightsOpener& open_weights, const ByteReader& in, ExecutableData* data) {
+  if (tensors.empty()) return;
+  if (parts.weights.empty()) in.Damaged("parts", ": name no weights file");
+  for (const TensorApart& tensor : tensors) {
+    if (tensor.num_bytes > parts.weights_bytes ||
+        tensor.offset > parts.weights_bytes - tensor.num_bytes) {
+      in.Damaged("tensor offset", ": lies behind the end of the weights file");
+    }
+  }
+  WeightsReader read = open_weights(parts);
+  for (const TensorApart& tensor : tensors) {
+    data->constants[tensor.constant] =
+        read({tensor.shape.data(), tensor.shape.size()}, tensor.dtype, tensor.offset);
+  }
+}
+
+}  // namespace
+
+std::string Serialize(const ExecutableData& data) { return Write(data, nullptr, {}); }
+
+std::string SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
+                           const Parts& parts) {
+  return Write(data, &places, parts);
+}
+
+std::vector<WeightsPlace> PlanWeights(const ExecutableData& data) {
+  std::vector<WeightsPlace> places;
+  uint64_t offset = kWeightsHeaderBytes;
+  for (size_t i = 0; i < data.constants.size(); ++i) {
+    auto tensor = data.constants[i].as<ffi::Tensor>();
+    if (!tensor) continue;
+    auto num_bytes = static_cast<uint64_t>(SizeInBytes(tensor->dtype(), tensor->numel()));
+    if (num_bytes < kSmallestApart && FitsFormat(tensor->dtype())) continue;
+    places.push_back({static_cast<int64_t>(i), offset, num_bytes});
+    offset += (num_bytes + kWeightsAlignment - 1) / kWeightsAlignment * kWeightsAlignment;
+  }
+  return places;
+}
+
+uint64_t WeightsFileBytes(const std::vector<WeightsPlace>& places) {
+  if (places.empty()) return kWeightsHeaderBytes;
+  const WeightsPlace& last = places.back();
+  return last.offset +
+         (last.num_bytes + kWeightsAlignment - 1) / kWeightsAlignment * kWeightsAlignment;
+}
+
 ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
+  Parts parts;
+  auto refuse = [&](const Parts&) -> WeightsReader {
+    Fail(ErrorKind::kValueError, what,
+         " has its weights in another file; load it from the folder that holds both");
+  };
+  return Deserialize(bytes, what, refuse, &parts);
+}
+
+ExecutableData Deserialize(std::string_view bytes, const std::string& what,
+                           const WeightsOpener& open_weights, Parts* parts) {
   ByteReader in(bytes, what);
   uint64_t magic = in.Read<uint64_t>("magic");
   if (magic != kExecutableMagic && magic != kExecutableMagicV1) {
@@ -249,10 +388,24 @@ ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
     }
   }
   uint64_t num_constants = in.ReadCount(8, "constants");
-  for (uint64_t i = 0; i < num_constants; ++i) data.constants.push_back(ReadConstant(&in));
+  std::vector<TensorApart> apart;
+  for (uint64_t i = 0; i < num_constants; ++i) {
+    if (in.Peek<int32_t>() == kTensorApart) {
+      in.Read<int32_t>("constant kind");
+      apart.push_back(ReadTensorApart(&in, i));
+      data.constants.emplace_back(nullptr);
+    } else {
+      data.constants.push_back(ReadConstant(&in));
+    }
+  }
   data.instr_offset = in.ReadVector<int64_t>("instruction offsets");
   data.instr_data = in.ReadVector<int64_t>("instruction words");
+  if (in.Peek<uint64_t>() == kPartsMagic) {
+    *parts = ReadParts(&in);
+    if (in.left() == 0) in.Damaged("own section", ": is missing");
+  }
   CheckOwnSection(&in, bytes);
+  ReadWeights(apart, *parts, open_weights, in, &data);
   return data;
 }
 

@@ -4,6 +4,9 @@
 // its library into one .so.
 #pragma once
 
+#include <tvm/ffi/container/tensor.h>
+
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +26,46 @@ inline constexpr const char* kLibraryBinSymbol = "__tvm_ffi__library_bin";
 
 std::string Serialize(const ExecutableData& data);
 
+// What a file says of the files that belong to it and lie beside it; an empty name: there is none.
+struct Parts {
+  std::string weights;         // file name, without folders
+  uint64_t weights_bytes = 0;  // length and hash of the file
+  uint64_t weights_hash = 0;
+  std::string kernels;
+  uint64_t kernels_hash = 0;  // what its seal says
+};
+
+inline constexpr uint64_t kWeightsHeaderBytes = 64;
+inline constexpr uint64_t kWeightsAlignment = 64;
+
+// Where the elements of a constant lie in a weights file.
+struct WeightsPlace {
+  int64_t constant;
+  uint64_t offset;
+  uint64_t num_bytes;
+};
+// The constants that go into a weights file, in order: tensors that are large, or that the format
+// above cannot hold.
+std::vector<WeightsPlace> PlanWeights(const ExecutableData& data);
+// Bytes of the whole weights file.
+uint64_t WeightsFileBytes(const std::vector<WeightsPlace>& places);
+
+// As Serialize, with the constants at `places` left to the weights file.  TVM cannot read it.
+std::string SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
+                           const Parts& parts);
+
+// Gives the tensor whose elements lie at `offset` of the weights file.
+using WeightsReader = std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype,
+                                                     uint64_t offset)>;
+// Opens the weights file; called when a file has constants apart.
+using WeightsOpener = std::function<WeightsReader(const Parts&)>;
+
 // Reads and checks framing and checksum; the result still has to pass Verify.  `what` names the
 // source in errors. Allocates no more than a small multiple of the input.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what);
+// The same for files with parts; sets `parts`.
+ExecutableData Deserialize(std::string_view bytes, const std::string& what,
+                           const WeightsOpener& open_weights, Parts* parts);
 
 // One module of the import tree in a library file.  `bytes` is empty for "_lib", the library
 // itself.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "bytecode/builder.h"
+#include "runtime/tensor.h"
 #include "support/dtype.h"
 #include "support/error.h"
 #include "support/host_tensor.h"
@@ -68,6 +69,7 @@ int64_t Immediate(int64_t value) {
 
 // A tensor from its elements in row-major order.
 int64_t AddTensor(ExecBuilder self, DLDataType dtype, ffi::Shape shape, ffi::Bytes elements) {
+  runtime::TensorBytes({shape.data(), shape.size()}, dtype);  // refuses what is no shape
   ffi::Tensor tensor = NewHostTensor({shape.begin(), shape.end()}, dtype);
   auto num_bytes = static_cast<size_t>(SizeInBytes(dtype, tensor.numel()));
   if (elements.size() != num_bytes) {

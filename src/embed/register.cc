@@ -16,6 +16,7 @@
 #include "runtime/platform/cpus.h"
 #include "runtime/platform/library.h"
 #include "runtime/tensor.h"
+#include "runtime/weights_file.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "vm/adt.h"
@@ -33,7 +34,11 @@ std::optional<ffi::Function> FindGlobal(const std::string& name) {
   return ffi::Function::GetGlobal(name);
 }
 
-ffi::Module LoadModule(ffi::String path) { return vm::LoadExecutable(std::string(path)); }
+ffi::Module LoadModule(ffi::String path, ffi::String weights, ffi::String kernels,
+                       bool verify_weights) {
+  return vm::LoadExecutable(std::string(path),
+                            {std::string(weights), std::string(kernels), verify_weights});
+}
 
 // (executable, (device type, device id, allocator, limit in bytes)...)
 ffi::Module CreateVM(ffi::PackedArgs args) {
@@ -155,9 +160,11 @@ void Register() {
   runtime::StorageObj::RuntimeTypeIndex();
   vm::ADTObj::RuntimeTypeIndex();
   vm::KVCacheObj::RuntimeTypeIndex();
+  runtime::WeightsFileObj::RuntimeTypeIndex();
   vm::SetGlobalFunctionFinder(FindGlobal);
   namespace refl = tvm::ffi::reflection;
   refl::ObjectDef<runtime::StorageObj>();
+  refl::ObjectDef<runtime::WeightsFileObj>();
   refl::ObjectDef<vm::KVCacheObj>().def_ro("fill_count", &vm::KVCacheObj::fill_count);
   refl::ObjectDef<vm::ADTObj>().def_ro("tag", &vm::ADTObj::tag);
   refl::GlobalDef()
@@ -209,6 +216,11 @@ void Register() {
       .def("relaxvm.vm.executable_to_bytes",
            [](ffi::Module executable) {
              return ffi::Bytes(bytecode::Serialize(vm::ExecutableDataOf(executable)));
+           })
+      .def("relaxvm.vm.save_executable",
+           [](ffi::Module executable, ffi::String path, ffi::String weights, ffi::String kernels) {
+             vm::SaveExecutable(executable, std::string(path),
+                                {std::string(weights), std::string(kernels)});
            })
       .def("relaxvm.vm.import_module", [](ffi::Module into, ffi::Module import) {
         const_cast<ffi::ModuleObj*>(into.operator->())->ImportModule(import);

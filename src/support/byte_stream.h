@@ -59,6 +59,13 @@ class ByteReader {
     std::memcpy(&value, Take(sizeof(T), field).data(), sizeof(T));
     return value;
   }
+  // What Read would give; 0 when there are not enough bytes.
+  template <typename T>
+  T Peek() const {
+    T value = 0;
+    if (left() >= sizeof(T)) std::memcpy(&value, bytes_.data() + position_, sizeof(T));
+    return value;
+  }
   std::string_view Take(uint64_t num_bytes, const char* field) {
     if (num_bytes > left()) {
       Damaged(field, ": needs " + std::to_string(num_bytes) + " bytes, but " +

@@ -3,6 +3,9 @@
 #include "vm/executable_module.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
 
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
@@ -11,6 +14,8 @@
 #include "bytecode/serialize.h"
 #include "bytecode/verify.h"
 #include "runtime/platform/library.h"
+#include "runtime/tensor.h"
+#include "runtime/weights_file.h"
 #include "support/error.h"
 #include "vm/virtual_machine.h"
 
@@ -189,27 +194,116 @@ ffi::Module FromLibrary(const std::string& path) {
 
 }  // namespace
 
-ffi::Module LoadExecutable(const std::string& path) {
-  bool is_library;
-  {
-    runtime::MappedFile file(path);
-    is_library = file.bytes().starts_with(
-        "\x7f"
-        "ELF");
-    uint64_t magic = 0;
-    if (file.bytes().size() >= 8) std::memcpy(&magic, file.bytes().data(), 8);
-    bool is_bytes = magic == bytecode::kExecutableMagic || magic == bytecode::kExecutableMagicV1;
-    if (is_bytes) {
-      auto executable =
-          ffi::make_object<ExecutableModule>(bytecode::Deserialize(file.bytes(), path), path);
-      return ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable));
+namespace {
+
+static_assert(bytecode::kWeightsHeaderBytes == runtime::kWeightsHeaderBytes &&
+              bytecode::kWeightsAlignment % runtime::kWeightsAlignment == 0);
+
+std::string Beside(const std::string& path, const std::string& name) {
+  return (std::filesystem::path(path).parent_path() / name).string();
+}
+
+// The bytes of an executable, and the parts that lie apart.
+ffi::Module FromBytes(std::string_view bytes, const std::string& path,
+                      const OpenOptions& options) {
+  auto open_weights = [&](const bytecode::Parts& parts) -> bytecode::WeightsReader {
+    auto file = runtime::WeightsFile::Open(
+        options.weights.empty() ? Beside(path, parts.weights) : options.weights,
+        parts.weights_bytes, parts.weights_hash, options.verify_weights);
+    return [file](ffi::ShapeView shape, DLDataType dtype, uint64_t offset) {
+      return file.At(offset, shape, dtype);
+    };
+  };
+  bytecode::Parts parts;
+  auto executable = ffi::make_object<ExecutableModule>(
+      bytecode::Deserialize(bytes, path, open_weights, &parts), path);
+  // Kernels that the caller names may be others, made for another machine.
+  std::string kernels = options.kernels;
+  if (kernels.empty() && !parts.kernels.empty()) {
+    kernels = Beside(path, parts.kernels);
+    if (runtime::SealOfSharedLibrary(kernels) != parts.kernels_hash) {
+      Fail(ErrorKind::kValueError, kernels, " belongs to another model than ", path,
+           "; save both again");
     }
   }
-  if (!is_library) {
+  if (!kernels.empty()) {
+    executable->ImportModule(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(
+        ffi::make_object<runtime::KernelLibrary>(std::make_unique<runtime::SharedLibrary>(
+            kernels)))));
+  }
+  return ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable));
+}
+
+}  // namespace
+
+ffi::Module LoadExecutable(const std::string& path, const OpenOptions& options) {
+  {
+    runtime::MappedFile file(path);
+    uint64_t magic = 0;
+    if (file.bytes().size() >= 8) std::memcpy(&magic, file.bytes().data(), 8);
+    if (magic == bytecode::kExecutableMagic || magic == bytecode::kExecutableMagicV1)
+      return FromBytes(file.bytes(), path, options);
+    constexpr std::string_view kElf = "\x7f\x45\x4c\x46";
+    if (!file.bytes().starts_with(kElf)) {
+      Fail(ErrorKind::kValueError, path,
+           " is neither a shared library nor a VM executable; export the model again");
+    }
+  }
+  if (!options.weights.empty() || !options.kernels.empty()) {
     Fail(ErrorKind::kValueError, path,
-         " is neither a shared library nor a VM executable; export the model again");
+         " is a library, which has its weights and kernels inside: give no other files");
   }
   return FromLibrary(path);
+}
+
+void SaveExecutable(const ffi::Module& executable, const std::string& path,
+                    const SaveOptions& options) {
+  const bytecode::ExecutableData& data = ExecutableDataOf(executable);
+  for (const std::string& name : {options.weights, options.kernels}) {
+    if (name.find('/') != std::string::npos)
+      Fail(ErrorKind::kValueError, "save: ", name, " must lie beside ", path, ": give a file name");
+  }
+  bytecode::Parts parts;
+  std::vector<bytecode::WeightsPlace> places;
+  std::vector<std::string> partial;
+  auto finish = [&](const std::string& target) {
+    std::filesystem::rename(target + ".partial", target);
+  };
+  try {
+    if (!options.weights.empty()) {
+      const std::string weights = Beside(path, options.weights);
+      partial.push_back(weights + ".partial");
+      places = bytecode::PlanWeights(data);
+      std::vector<runtime::WeightsPiece> pieces;
+      for (const bytecode::WeightsPlace& place : places) {
+        auto tensor = data.constants[static_cast<size_t>(place.constant)].cast<ffi::Tensor>();
+        pieces.push_back({place.offset, place.num_bytes, runtime::DataOf(runtime::Raw(tensor))});
+      }
+      parts.weights = options.weights;
+      parts.weights_bytes = bytecode::WeightsFileBytes(places);
+      parts.weights_hash =
+          runtime::WriteWeightsFile(partial.back(), parts.weights_bytes, pieces);
+    }
+    if (!options.kernels.empty()) {
+      parts.kernels = options.kernels;
+      parts.kernels_hash = runtime::SealOfSharedLibrary(Beside(path, options.kernels));
+    }
+    const bool is_apart = !parts.weights.empty() || !parts.kernels.empty();
+    const std::string bytes = is_apart ? bytecode::SerializeApart(data, places, parts)
+                                       : bytecode::Serialize(data);
+    partial.push_back(path + ".partial");
+    std::ofstream out(partial.back(), std::ios::binary | std::ios::trunc);
+    if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())) || !out.flush())
+      Fail(ErrorKind::kRuntimeError, "cannot write ", path);
+    out.close();
+    // The weights first: a file of bytecode that is there has all that it names.
+    if (!options.weights.empty()) finish(Beside(path, options.weights));
+    finish(path);
+  } catch (...) {
+    std::error_code ignored;
+    for (const std::string& file : partial) std::filesystem::remove(file, ignored);
+    throw;
+  }
 }
 
 }  // namespace relaxvm::vm

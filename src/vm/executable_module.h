@@ -68,6 +68,24 @@ RELAXVM_API bool HasImport(const tvm::ffi::Module& executable, const std::string
 
 // From a file: a library with an executable inside, the executable's bytes alone, or a library of
 // functions.  Running it runs the native code in it: the caller trusts the file.
-RELAXVM_API tvm::ffi::Module LoadExecutable(const std::string& path);
+//
+// A file whose weights or kernels lie apart names them; they are looked for in its folder, or are
+// what `options` says.
+struct OpenOptions {
+  std::string weights;  // path; empty: as the file says
+  std::string kernels;
+  bool verify_weights = true;  // read all of a weights file and compare its checksum
+};
+RELAXVM_API tvm::ffi::Module LoadExecutable(const std::string& path,
+                                            const OpenOptions& options = {});
+
+// Writes bytecode and constants, as names of files beside `path`: weights into a file of their own,
+// kernels as a library that exists already.  Empty: weights are in the file, kernels are not named.
+struct SaveOptions {
+  std::string weights;
+  std::string kernels;
+};
+RELAXVM_API void SaveExecutable(const tvm::ffi::Module& executable, const std::string& path,
+                                const SaveOptions& options = {});
 
 }  // namespace relaxvm::vm

@@ -55,6 +55,64 @@ TEST(Serialize, ChecksumFindsEveryFlippedBit) {
   }
 }
 
+// A file whose constants, all of `tensors`, lie in "w" behind each other.
+std::string Apart(const std::vector<tvm::ffi::Tensor>& tensors, uint64_t weights_bytes,
+                  const std::string& name = "w", uint64_t shift = 0) {
+  ExecBuilder builder;
+  for (const tvm::ffi::Tensor& tensor : tensors) builder.AddConstant(tensor);
+  ExecutableData data = builder.Get();
+  std::vector<WeightsPlace> places = PlanWeights(data);
+  EXPECT_EQ(places.size(), tensors.size());
+  for (WeightsPlace& place : places) place.offset += shift;
+  return SerializeApart(data, places, {name, weights_bytes, 7, "", 0});
+}
+
+// What the reader is asked for, as "offset:elements".
+std::string ReadApart(const std::string& bytes) {
+  std::string asked;
+  Parts parts;
+  auto open = [&](const Parts& given) -> WeightsReader {
+    asked += given.weights;
+    return [&](tvm::ffi::ShapeView shape, DLDataType dtype, uint64_t offset) {
+      std::vector<int64_t> dims(shape.begin(), shape.end());
+      asked += " " + std::to_string(offset) + ":" + std::to_string(shape.Product());
+      return testing::Zeros(dims, dtype);
+    };
+  };
+  Deserialize(bytes, "apart", open, &parts);
+  return asked;
+}
+
+TEST(SerializeApart, AsksForAlignedPlacesInsideTheFile) {
+  std::vector<tvm::ffi::Tensor> tensors = {testing::Zeros({17}), testing::Zeros({4, 8}),
+                                           testing::Zeros({3}, Int(4))};
+  EXPECT_EQ(ReadApart(Apart(tensors, 384)), "w 64:17 192:32 320:3");
+  EXPECT_THROW(Deserialize(Apart(tensors, 384), "no opener"), tvm::ffi::Error);
+}
+
+TEST(SerializeApart, RefusesPlacesThatAreNotInTheFile) {
+  std::vector<tvm::ffi::Tensor> tensors = {testing::Zeros({16})};
+  EXPECT_EQ(ReadApart(Apart(tensors, 128)), "w 64:16");
+  EXPECT_THROW(ReadApart(Apart(tensors, 127)), tvm::ffi::Error);
+  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 8)), tvm::ffi::Error);             // not aligned
+  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 128)), tvm::ffi::Error);           // behind
+  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", uint64_t{0} - 64)), tvm::ffi::Error);
+}
+
+TEST(SerializeApart, NamesFilesOfItsFolderOnly) {
+  for (const char* name : {"../w", "/etc/w", "a/b"}) {
+    EXPECT_THROW(ReadApart(Apart({testing::Zeros({16})}, 128, name)), tvm::ffi::Error) << name;
+  }
+  EXPECT_THROW(ReadApart(Apart({testing::Zeros({16})}, 128, "")), tvm::ffi::Error);
+}
+
+TEST(SerializeApart, RefusesEveryTruncation) {
+  std::string bytes = Apart({testing::Zeros({17})}, 192);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THROW(ReadApart(bytes.substr(0, size)), tvm::ffi::Error) << size;
+  }
+}
+
 TEST(Container, RestoresItems) {
   std::vector<ContainerItem> items = {
       {"a", "payload", {1, 2}}, {"_lib", "", {}}, {"b", std::string("\0x", 2), {}}};

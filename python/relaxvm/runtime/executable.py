@@ -9,6 +9,7 @@ from relaxvm._ffi import runtime_function, tvm_ffi
 
 _to_bytes = runtime_function("vm.executable_to_bytes")
 _from_bytes = runtime_function("vm.executable_from_bytes")
+_save = runtime_function("vm.save_executable")
 _import_module = runtime_function("vm.import_module")
 
 
@@ -87,10 +88,20 @@ class VMExecutable(Executable):
         """What `to_bytes` wrote; native code is to be imported."""
         return VMExecutable(_from_bytes(data))
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes bytecode and constants alone."""
+    def save(
+        self, path: str | os.PathLike, *, weights: str | None = None, kernels: str | None = None
+    ) -> None:
+        """Writes bytecode and constants.
+
+        `weights` and `kernels` name files beside it: large constants go to the first, which is mapped when the
+        executable is loaded, and native code to the second, a shared library.  Without `kernels` native code is left
+        out.
+        """
         target = os.fspath(path)
-        partial = f"{target}.partial"
-        with open(partial, "wb") as file:
-            file.write(self.to_bytes())
-        os.replace(partial, target)
+        if kernels is not None:
+            from relaxvm._compiler import func
+
+            func("compiler.export_kernels")(
+                self.mod, os.path.join(os.path.dirname(target), kernels)
+            )
+        _save(self.mod, target, weights or "", kernels or "")

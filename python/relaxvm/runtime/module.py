@@ -14,13 +14,23 @@ Module = tvm_ffi.Module
 _load_module = runtime_function("runtime.load_module")
 
 
-def load_module(path: str | os.PathLike) -> VMExecutable | Module:
+def load_module(
+    path: str | os.PathLike,
+    *,
+    weights: str | os.PathLike | None = None,
+    kernels: str | os.PathLike | None = None,
+    verify_weights: bool = True,
+) -> VMExecutable | Module:
     """Loads a compiled model or a library of functions.
 
     A file holds native code that runs in this process: load only files that you trust.  Damage is found before any of
     it runs.
+
+    What `save` wrote names its weights and kernels, which lie beside it; `weights` and `kernels` name other files.
+    Weights are mapped; `verify_weights=False` does not read them to compare their checksum.
     """
-    module = _load_module(os.fspath(path))
+    files = ["" if file is None else os.fspath(file) for file in (weights, kernels)]
+    module = _load_module(os.fspath(path), *files, verify_weights)
     return VMExecutable(module) if module.kind == VMExecutable.KIND else module
 
 
@@ -42,9 +52,15 @@ def load_static_library(
     return module
 
 
-def load(path: str | os.PathLike) -> VMExecutable:
-    """Loads a compiled model; anything else is an error."""
-    module = load_module(path)
+def load(
+    path: str | os.PathLike,
+    *,
+    weights: str | os.PathLike | None = None,
+    kernels: str | os.PathLike | None = None,
+    verify_weights: bool = True,
+) -> VMExecutable:
+    """Loads a compiled model, as `load_module` does; anything else is an error."""
+    module = load_module(path, weights=weights, kernels=kernels, verify_weights=verify_weights)
     if not isinstance(module, VMExecutable):
         raise ValueError(
             f"{os.fspath(path)} holds functions, but no model; use relaxvm.runtime.load_module"

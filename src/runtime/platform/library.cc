@@ -95,7 +95,7 @@ void CheckElf(std::string_view bytes, bool sealed, const std::string& path) {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) {
+MappedFile::MappedFile(const std::string& path, Mode mode) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) Fail(ErrorKind::kRuntimeError, "cannot open ", path, ": ", std::strerror(errno));
   struct stat status;
@@ -105,7 +105,9 @@ MappedFile::MappedFile(const std::string& path) {
   }
   size_ = static_cast<size_t>(status.st_size);
   if (size_ > 0) {
-    void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    // No swap is set aside for pages that could be written: hardly any is.
+    int access = PROT_READ | (mode == Mode::kCopyOnWrite ? PROT_WRITE : 0);
+    void* data = mmap(nullptr, size_, access, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
     if (data == MAP_FAILED) {
       int error = errno;
       close(fd);
@@ -159,6 +161,14 @@ void SealSharedLibrary(const std::string& path) {
       !out.flush()) {
     Fail(ErrorKind::kRuntimeError, "cannot write ", path);
   }
+}
+
+uint64_t SealOfSharedLibrary(const std::string& path) {
+  MappedFile file(path);
+  std::string_view bytes = file.bytes();
+  uint64_t hash = 0;
+  if (IsSealed(bytes)) std::memcpy(&hash, bytes.data() + bytes.size() - 8, sizeof(hash));
+  return hash;
 }
 
 SharedLibrary::SharedLibrary(const std::string& path)

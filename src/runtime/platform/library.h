@@ -2,6 +2,7 @@
 // Shared libraries as files: checked by reading before the dynamic loader sees them, then opened.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,10 +10,14 @@
 
 namespace relaxvm::runtime {
 
-// The bytes of a file, mapped read-only.
+// The bytes of a file, mapped.
 class MappedFile {
  public:
-  explicit MappedFile(const std::string& path);
+  enum class Mode : uint8_t {
+    kReadOnly,
+    kCopyOnWrite,  // a write changes the page of this process alone
+  };
+  explicit MappedFile(const std::string& path, Mode mode = Mode::kReadOnly);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -29,6 +34,9 @@ void CheckSharedLibrary(const std::string& path);
 // Appends length and checksum to a library file, behind everything that the loader reads.  Replaces
 // an old seal.
 RELAXVM_API void SealSharedLibrary(const std::string& path);
+
+// The checksum that SealSharedLibrary wrote; 0 when there is none.
+RELAXVM_API uint64_t SealOfSharedLibrary(const std::string& path);
 
 // An open library.  Opening runs its initialisers: native code that the caller trusts.
 class SharedLibrary {
