@@ -73,7 +73,10 @@ void AppendCodePoint(std::ostream& os, uint32_t c) {
   } else if (c >= 0x20 && c < 0x7f) {
     os << static_cast<char>(c);
   } else {
-    std::snprintf(text, sizeof(text), c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x",
+    std::snprintf(text, sizeof(text),
+                  c < 0x100     ? "\\x%02x"
+                  : c < 0x10000 ? "\\u%04x"
+                                : "\\U%08x",
                   c);
     os << text;
   }
@@ -255,9 +258,9 @@ std::string AsPython(const ExecutableData& data) {
   for (const FuncInfo& info : data.func_table) {
     if (info.kind != FuncKind::kPackedFunc) functions.push_back(&info);
   }
-  std::stable_sort(
-      functions.begin(), functions.end(),
-      [](const FuncInfo* a, const FuncInfo* b) { return a->start_instr < b->start_instr; });
+  std::stable_sort(functions.begin(), functions.end(), [](const FuncInfo* a, const FuncInfo* b) {
+    return a->start_instr < b->start_instr;
+  });
   for (const FuncInfo* info : functions) PythonFunction(os, data, *info);
   os << "ex = ib.get()\n";
   return os.str();

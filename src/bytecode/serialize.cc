@@ -20,7 +20,7 @@ namespace {
 // Bumped when the meaning of what we write changes; an older file stays readable while the number
 // is known.
 constexpr uint32_t kAbiVersion = 1;
-constexpr uint32_t kAbiVersionApart = 2;  // files that have parts
+constexpr uint32_t kAbiVersionApart = 2;              // files that have parts
 constexpr uint64_t kPartsMagic = 0x504d5658414c4552;  // "RELAXVMP"
 // In place of a constant's kind: its elements lie in the weights file.
 constexpr int32_t kTensorApart = -70;
@@ -53,9 +53,10 @@ bool FitsFormat(DLDataType t) { return t.lanes == 1 && t.bits % 8 == 0; }
 void WriteTensor(ByteWriter* out, const ffi::Tensor& tensor) {
   DLDataType dtype = tensor.dtype();
   if (!FitsFormat(dtype)) {
-    Fail(ErrorKind::kNotImplementedError, "a constant of dtype ", DTypeName(dtype),
-         " cannot be saved: the file format has no packed or vector elements; save the weights in a "
-         "file of their own, or view it as uint8");
+    Fail(
+        ErrorKind::kNotImplementedError, "a constant of dtype ", DTypeName(dtype),
+        " cannot be saved: the file format has no packed or vector elements; save the weights in a "
+        "file of their own, or view it as uint8");
   }
   out->Write<uint64_t>(kTensorMagic);
   out->Write<uint64_t>(0);

@@ -55,8 +55,8 @@ std::string SerializeApart(const ExecutableData& data, const std::vector<Weights
                            const Parts& parts);
 
 // Gives the tensor whose elements lie at `offset` of the weights file.
-using WeightsReader = std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype,
-                                                     uint64_t offset)>;
+using WeightsReader =
+    std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype, uint64_t offset)>;
 // Opens the weights file; called when a file has constants apart.
 using WeightsOpener = std::function<WeightsReader(const Parts&)>;
 

@@ -97,10 +97,11 @@ codegen::KernelSet CollectObjects(const ffi::Module& executable) {
       has_kernels = true;
       const std::string file = vm::FileOfLibrary(import);
       if (file.empty()) continue;  // code in memory: KernelObjects has what it was made from
-      Fail(ErrorKind::kValueError, kWho, file,
-           " is a shared library, which cannot be linked into another; if it is a model, copy it or "
-           "compile again, if it holds functions of your own, import it after loading, or import "
-           "its object file");
+      Fail(
+          ErrorKind::kValueError, kWho, file,
+          " is a shared library, which cannot be linked into another; if it is a model, copy it or "
+          "compile again, if it holds functions of your own, import it after loading, or import "
+          "its object file");
     } else {
       Fail(ErrorKind::kValueError, kWho, "an imported module of kind '", import->kind(),
            "' cannot be saved; import it after loading");

@@ -204,8 +204,7 @@ std::string Beside(const std::string& path, const std::string& name) {
 }
 
 // The bytes of an executable, and the parts that lie apart.
-ffi::Module FromBytes(std::string_view bytes, const std::string& path,
-                      const OpenOptions& options) {
+ffi::Module FromBytes(std::string_view bytes, const std::string& path, const OpenOptions& options) {
   auto open_weights = [&](const bytecode::Parts& parts) -> bytecode::WeightsReader {
     auto file = runtime::WeightsFile::Open(
         options.weights.empty() ? Beside(path, parts.weights) : options.weights,
@@ -227,9 +226,9 @@ ffi::Module FromBytes(std::string_view bytes, const std::string& path,
     }
   }
   if (!kernels.empty()) {
-    executable->ImportModule(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(
-        ffi::make_object<runtime::KernelLibrary>(std::make_unique<runtime::SharedLibrary>(
-            kernels)))));
+    executable->ImportModule(
+        ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(ffi::make_object<runtime::KernelLibrary>(
+            std::make_unique<runtime::SharedLibrary>(kernels)))));
   }
   return ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable));
 }
@@ -281,16 +280,15 @@ void SaveExecutable(const ffi::Module& executable, const std::string& path,
       }
       parts.weights = options.weights;
       parts.weights_bytes = bytecode::WeightsFileBytes(places);
-      parts.weights_hash =
-          runtime::WriteWeightsFile(partial.back(), parts.weights_bytes, pieces);
+      parts.weights_hash = runtime::WriteWeightsFile(partial.back(), parts.weights_bytes, pieces);
     }
     if (!options.kernels.empty()) {
       parts.kernels = options.kernels;
       parts.kernels_hash = runtime::SealOfSharedLibrary(Beside(path, options.kernels));
     }
     const bool is_apart = !parts.weights.empty() || !parts.kernels.empty();
-    const std::string bytes = is_apart ? bytecode::SerializeApart(data, places, parts)
-                                       : bytecode::Serialize(data);
+    const std::string bytes =
+        is_apart ? bytecode::SerializeApart(data, places, parts) : bytecode::Serialize(data);
     partial.push_back(path + ".partial");
     std::ofstream out(partial.back(), std::ios::binary | std::ios::trunc);
     if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())) || !out.flush())

@@ -94,8 +94,8 @@ TEST(SerializeApart, RefusesPlacesThatAreNotInTheFile) {
   std::vector<tvm::ffi::Tensor> tensors = {testing::Zeros({16})};
   EXPECT_EQ(ReadApart(Apart(tensors, 128)), "w 64:16");
   EXPECT_THROW(ReadApart(Apart(tensors, 127)), tvm::ffi::Error);
-  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 8)), tvm::ffi::Error);             // not aligned
-  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 128)), tvm::ffi::Error);           // behind
+  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 8)), tvm::ffi::Error);    // not aligned
+  EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", 128)), tvm::ffi::Error);  // behind
   EXPECT_THROW(ReadApart(Apart(tensors, 192, "w", uint64_t{0} - 64)), tvm::ffi::Error);
 }
 

@@ -5,7 +5,6 @@ As a program, `interchange_programs.py compile|run PACKAGE FOLDER`: compiles eac
 loads it from there, runs it, and writes its results to `<name>.<PACKAGE>.npz`.
 """
 
-# ruff: noqa: F821, F722
 import importlib
 import pathlib
 import sys
@@ -37,9 +36,9 @@ class Static:
 @I.ir_module
 class Dynamic:
     @R.function
-    def main(
-        x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k", "m"), "float32")
-    ) -> R.Tensor(dtype="float32", ndim=1):
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k", "m"), "float32")) -> R.Tensor(
+        dtype="float32", ndim=1
+    ):
         n, m, k = T.int64(), T.int64(), T.int64()
         with R.dataflow():
             both = R.concat((x, y), axis=0)
@@ -52,7 +51,9 @@ class Dynamic:
 @I.ir_module
 class Control:
     @R.function
-    def main(i: R.Tensor((), "int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    def main(i: R.Tensor((), "int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor(
+        ("n",), "float32"
+    ):
         n = T.int64()
         more = R.less(i, R.const(7, "int64"))
         if more:
@@ -65,9 +66,9 @@ class Control:
 @I.ir_module
 class Closures:
     @R.function(private=True)
-    def scale(
-        x: R.Tensor(("n",), "float32"), by: R.Tensor((), "float32")
-    ) -> R.Tensor(("n",), "float32"):
+    def scale(x: R.Tensor(("n",), "float32"), by: R.Tensor((), "float32")) -> R.Tensor(
+        ("n",), "float32"
+    ):
         n = T.int64()
         return R.multiply(x, by)
 
@@ -92,7 +93,15 @@ class Constants:
             y = R.add(x, R.const([[1.5, -2.25, 0.0], [3e38, 1e-40, -0.0]], "float32"))
             i = R.add(R.const([1, -128, 127], "int8"), R.const([1, 1, 1], "int8"))
             h = R.const([0.1, 65504.0], "float16")
-            t = (y, i, h, R.const(True, "bool"), R.shape([2, 0, 9]), R.prim_value(-5), R.str("\u20ac uro"))
+            t = (
+                y,
+                i,
+                h,
+                R.const(True, "bool"),
+                R.shape([2, 0, 9]),
+                R.prim_value(-5),
+                R.str("\u20ac uro"),
+            )
             R.output(t)
         return t
 

@@ -46,7 +46,9 @@ def tvm():
     found = subprocess.run(probe, capture_output=True, text=True, timeout=60)
     if found.returncode and not named:
         pytest.skip("apache-tvm is not installed: pip install 'apache-tvm==0.27.*'")
-    assert found.stdout.startswith(VERSION), f"{python}: TVM 0.27 expected: {found.stdout or found.stderr}"
+    assert found.stdout.startswith(VERSION), (
+        f"{python}: TVM 0.27 expected: {found.stdout or found.stderr}"
+    )
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
 
     def run(script: str, *words) -> str:
@@ -164,7 +166,9 @@ def test_export_for_tvm_refuses_compiled_functions(tmp_path):
     ib = relax.ExecBuilder()
     with ib.function("main", kind=relax.VMFuncKind.VM_TIR_FUNC, register_file_size=1):
         pass
-    with pytest.raises(NotImplementedError, match="cannot run the native code of main; compile with"):
+    with pytest.raises(
+        NotImplementedError, match="cannot run the native code of main; compile with"
+    ):
         ib.get().export_library(tmp_path / "model.so", interchange="tvm")
 
 

@@ -228,13 +228,17 @@ def random_constant(rng):
     if kind == 2:
         return relaxvm.runtime.ShapeTuple(shape)
     if kind == 3:
-        return "".join(chr(c) for c in rng.choice([0, 10, 34, 39, 92, 0x7F, 0xE4, 0x20AC, 0x1F600], 5))
+        return "".join(
+            chr(c) for c in rng.choice([0, 10, 34, 39, 92, 0x7F, 0xE4, 0x20AC, 0x1F600], 5)
+        )
     if kind == 4:
         return int(rng.choice([0, -1, 2**55, -(2**63), 2**63 - 1]))
     if kind == 5:
         return float(rng.choice([0.0, -0.0, 0.1, -1e308, 5e-324, np.inf, -np.inf, np.nan]))
     if kind == 6:
-        return relaxvm.DataType(str(rng.choice(["float32", "bfloat16", "int4", "bool", "float8_e4m3fn"])))
+        return relaxvm.DataType(
+            str(rng.choice(["float32", "bfloat16", "int4", "bool", "float8_e4m3fn"]))
+        )
     if kind == 7:
         return relaxvm.runtime.tensor(rng.random((int(rng.integers(50, 200)),)))
     return "short" if rng.integers(2) else "a string that is not stored inside its object"

@@ -42,7 +42,9 @@ def compiled(path: pathlib.Path, source: str, *options: str) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def object_file(tmp_path_factory) -> pathlib.Path:
-    return compiled(tmp_path_factory.mktemp("object") / "user.o", "user_kernel.c", "-c", "-DFACTOR=3")
+    return compiled(
+        tmp_path_factory.mktemp("object") / "user.o", "user_kernel.c", "-c", "-DFACTOR=3"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,9 @@ def test_shared_library_is_called_before_global_functions(library, global_functi
 def test_an_import_that_cannot_be_linked_is_not_left_out(library, tmp_path):
     ex = relaxvm.compile(Scaled)
     ex.import_module(relaxvm.runtime.load_module(library))
-    with pytest.raises(ValueError, match=r"libuser\.so is a shared library, which cannot be linked"):
+    with pytest.raises(
+        ValueError, match=r"libuser\.so is a shared library, which cannot be linked"
+    ):
         ex.export_library(tmp_path / "model.so")
     again = relaxvm.compile(Scaled)
     again.import_module(relax.VirtualMachine(ex).module)
@@ -143,7 +147,9 @@ def test_a_file_that_is_no_object_file_says_so(object_file, tmp_path):
 def tvm_library(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("slots") / "libtvm.so"
     options = [request.param] if request.param else []
-    return relaxvm.runtime.load_module(compiled(path, "tvm_slots.c", "-shared", *options)), bool(options)
+    return relaxvm.runtime.load_module(compiled(path, "tvm_slots.c", "-shared", *options)), bool(
+        options
+    )
 
 
 def test_parallel_loops_of_tvm_run_all_tasks(tvm_library):

@@ -26,9 +26,9 @@ def model(weights: np.ndarray = WEIGHTS) -> relax.VMExecutable:
     @I.ir_module
     class Model:
         @R.function
-        def main(
-            x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 32), "float32")
-        ) -> R.Tensor(("n", 32), "float32"):
+        def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 32), "float32")) -> R.Tensor(
+            ("n", 32), "float32"
+        ):
             with R.dataflow():
                 y = R.add(R.matmul(x, w), R.const(1.0, "float32"))
                 R.output(y)

@@ -34,9 +34,7 @@ def load_module(
     return VMExecutable(module) if module.kind == VMExecutable.KIND else module
 
 
-def load_static_library(
-    path: str | os.PathLike, func_names: Sequence[str] | None = None
-) -> Module:
+def load_static_library(path: str | os.PathLike, func_names: Sequence[str] | None = None) -> Module:
     """The functions that an object file exports as `__tvm_ffi_<name>`, to be imported by an executable.
 
     `export_library` links the file into what it writes.  Its code runs in this process: load only files that you trust.
