@@ -12,13 +12,20 @@
 
 namespace relaxvm {
 
+// Files of a model whose parts lie apart, when they are not where its file of bytecode says.
+struct LoadOptions {
+  std::string weights;
+  std::string kernels;
+  bool verify_weights = true;  // false: do not read the weights to compare their checksum
+};
+
 // A reference: copies share one immutable executable.
 class RELAXVM_PUBLIC Executable {
  public:
-  // From a shared library that a compile exported, or from the bytes that ToBytes gave.  A library
+  // From a shared library that a compile exported, or from what Save wrote.  A library
   // holds native code that will run in this process: load only files that you trust.  Damage is
   // found before any of it runs. Throws tvm::ffi::Error.
-  static Executable Load(const std::string& path);
+  static Executable Load(const std::string& path, const LoadOptions& options = {});
   static Executable FromBytes(const std::string& bytes);
   // Takes a module that is an executable, for example what the compiler returned.
   explicit Executable(tvm::ffi::Module module);
@@ -29,6 +36,9 @@ class RELAXVM_PUBLIC Executable {
   std::string Stats() const;
   // Bytecode and constants, without native code.
   std::string ToBytes() const;
+  // Writes bytecode and constants.  `weights` names a file beside it for large constants, which
+  // Load maps; empty: everything is in one file.
+  void Save(const std::string& path, const std::string& weights = "") const;
   // Adds a module whose functions are found before the builtins and the global functions.
   void Import(const tvm::ffi::Module& module);
 

@@ -2,8 +2,10 @@
 // The classes of include/relaxvm/.
 #include <tvm/ffi/string.h>
 
+#include "bytecode/builder.h"
 #include "bytecode/disassemble.h"
 #include "bytecode/serialize.h"
+#include "relaxvm/exec_builder.h"
 #include "relaxvm/executable.h"
 #include "relaxvm/runtime.h"
 #include "runtime/tensor.h"
@@ -18,8 +20,13 @@ Executable::Executable(ffi::Module module) : module_(std::move(module)) {
   vm::ExecutableDataOf(module_);  // refuses what is none
 }
 
-Executable Executable::Load(const std::string& path) {
-  return Executable(vm::LoadExecutable(path));
+Executable Executable::Load(const std::string& path, const LoadOptions& options) {
+  return Executable(
+      vm::LoadExecutable(path, {options.weights, options.kernels, options.verify_weights}));
+}
+
+void Executable::Save(const std::string& path, const std::string& weights) const {
+  vm::SaveExecutable(module_, path, {weights, ""});
 }
 
 Executable Executable::FromBytes(const std::string& bytes) {
@@ -42,6 +49,73 @@ std::string Executable::ToBytes() const {
 
 void Executable::Import(const ffi::Module& module) {
   const_cast<ffi::ModuleObj*>(module_.operator->())->ImportModule(module);
+}
+
+struct ExecBuilder::State {
+  bytecode::ExecBuilder builder;
+  std::string open_function;
+};
+
+namespace {
+
+std::vector<bytecode::Arg> ArgsOf(const std::vector<ExecBuilder::Operand>& operands) {
+  std::vector<bytecode::Arg> args;
+  for (ExecBuilder::Operand operand : operands) args.emplace_back(operand.word);
+  return args;
+}
+
+}  // namespace
+
+ExecBuilder::ExecBuilder() : state_(std::make_shared<State>()) {}
+
+ExecBuilder::Operand ExecBuilder::R(int64_t index) {
+  if (index < 0 || index >= bytecode::kBeginSpecialRegister)
+    Fail(ErrorKind::kValueError, "register ", index, " does not exist");
+  return {bytecode::Arg::Register(index).word()};
+}
+
+ExecBuilder::Operand ExecBuilder::Imm(int64_t value) {
+  if (!bytecode::Arg::FitsImmediate(value))
+    Fail(ErrorKind::kValueError, "immediate ", value, " does not fit into 56 bits");
+  return {bytecode::Arg::Immediate(value).word()};
+}
+
+ExecBuilder::Operand ExecBuilder::Void() { return {bytecode::Arg::Void().word()}; }
+ExecBuilder::Operand ExecBuilder::VM() { return {bytecode::Arg::VM().word()}; }
+
+ExecBuilder::Operand ExecBuilder::F(const std::string& name) {
+  return {state_->builder.GetFunction(name).word()};
+}
+
+ExecBuilder::Operand ExecBuilder::Constant(const ffi::Any& value) {
+  return {state_->builder.ConvertConstant(value).word()};
+}
+
+void ExecBuilder::BeginFunction(const std::string& name, int64_t num_inputs,
+                                const std::vector<std::string>& param_names) {
+  if (num_inputs < 0) Fail(ErrorKind::kValueError, "function ", name, " has ", num_inputs, " inputs");
+  state_->builder.BeginFunction(name, num_inputs, param_names);
+  state_->open_function = name;
+}
+
+void ExecBuilder::EndFunction() { state_->builder.EndFunction(state_->open_function); }
+
+void ExecBuilder::EmitCall(const std::string& name, const std::vector<Operand>& args,
+                           Operand dst) {
+  bytecode::Arg reg(dst.word);
+  if (reg.kind() != bytecode::ArgKind::kRegister)
+    Fail(ErrorKind::kValueError, "the destination must be a register");
+  state_->builder.EmitCall(name, ArgsOf(args), reg.value());
+}
+
+void ExecBuilder::EmitRet(Operand result) { state_->builder.EmitRet(bytecode::Arg(result.word)); }
+void ExecBuilder::EmitGoto(int64_t offset) { state_->builder.EmitGoto(offset); }
+void ExecBuilder::EmitIf(Operand cond, int64_t false_offset) {
+  state_->builder.EmitIf(bytecode::Arg(cond.word), false_offset);
+}
+
+Executable ExecBuilder::Get() const {
+  return Executable(vm::LinkExecutable(state_->builder.Get(), {}));
 }
 
 namespace {
