@@ -57,7 +57,8 @@ int main() {
     std::printf("%s", executable.AsText().c_str());
 
     relaxvm::VirtualMachine vm(executable);
-    tvm::ffi::Tensor x = relaxvm::Empty({3}, {kDLFloat, 32, 1}), out = relaxvm::Empty({3}, x.dtype());
+    tvm::ffi::Tensor x = relaxvm::Empty({3}, {kDLFloat, 32, 1}),
+                     out = relaxvm::Empty({3}, x.dtype());
     for (int i = 0; i < 3; ++i) static_cast<float*>(x.data_ptr())[i] = static_cast<float>(i + 1);
     auto result = vm["main"](x, out).cast<tvm::ffi::Array<tvm::ffi::Any>>();
     std::printf("sum %g, machine %d\n", result[0].cast<double>(), result[1].cast<bool>());

@@ -28,10 +28,10 @@ class RELAXVM_PUBLIC ExecBuilder {
 
   ExecBuilder();
 
-  static Operand R(int64_t index);    // a register
-  static Operand Imm(int64_t value);  // an integer of at most 56 bits
-  static Operand Void();              // no value, or no destination
-  static Operand VM();                // the machine, which builtins take first
+  static Operand R(int64_t index);     // a register
+  static Operand Imm(int64_t value);   // an integer of at most 56 bits
+  static Operand Void();               // no value, or no destination
+  static Operand VM();                 // the machine, which builtins take first
   Operand F(const std::string& name);  // a function as a value
   // A tensor on the CPU, shape, string, number or dtype; equal ones are stored once, and small
   // integers become immediates.
@@ -42,8 +42,7 @@ class RELAXVM_PUBLIC ExecBuilder {
                      const std::vector<std::string>& param_names = {});
   void EndFunction();
   // Calls a function of the executable, of an import, a builtin or a global function.
-  void EmitCall(const std::string& name, const std::vector<Operand>& args,
-                Operand dst = Void());
+  void EmitCall(const std::string& name, const std::vector<Operand>& args, Operand dst = Void());
   void EmitRet(Operand result);
   // Jumps count instructions, from the jump itself.
   void EmitGoto(int64_t offset);

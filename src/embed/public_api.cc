@@ -93,15 +93,15 @@ ExecBuilder::Operand ExecBuilder::Constant(const ffi::Any& value) {
 
 void ExecBuilder::BeginFunction(const std::string& name, int64_t num_inputs,
                                 const std::vector<std::string>& param_names) {
-  if (num_inputs < 0) Fail(ErrorKind::kValueError, "function ", name, " has ", num_inputs, " inputs");
+  if (num_inputs < 0)
+    Fail(ErrorKind::kValueError, "function ", name, " has ", num_inputs, " inputs");
   state_->builder.BeginFunction(name, num_inputs, param_names);
   state_->open_function = name;
 }
 
 void ExecBuilder::EndFunction() { state_->builder.EndFunction(state_->open_function); }
 
-void ExecBuilder::EmitCall(const std::string& name, const std::vector<Operand>& args,
-                           Operand dst) {
+void ExecBuilder::EmitCall(const std::string& name, const std::vector<Operand>& args, Operand dst) {
   bytecode::Arg reg(dst.word);
   if (reg.kind() != bytecode::ArgKind::kRegister)
     Fail(ErrorKind::kValueError, "the destination must be a register");

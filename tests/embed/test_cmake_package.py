@@ -126,7 +126,9 @@ def test_a_program_calls_functions_of_its_host(examples):
 def test_a_model_is_compiled_from_cpp(examples, tmp_path):
     printed = run(examples / "compile_model", tmp_path / "model.so")
     assert 'x: R.Tensor(("n", 4), dtype="float32")' in printed
-    assert run(examples / "run_model", tmp_path / "model.so", 2).startswith("0 2 6 12\n20 30 42 56\n")
+    assert run(examples / "run_model", tmp_path / "model.so", 2).startswith(
+        "0 2 6 12\n20 30 42 56\n"
+    )
     x = np.full((5, 4), 3, "float32")
     vm = relax.VirtualMachine(relaxvm.load(tmp_path / "model.so"), relaxvm.cpu())
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), x * 4)
@@ -138,7 +140,16 @@ def outside(tmp_path_factory) -> pathlib.Path:
     if not (LIBRARIES.parent / "cmake_install.cmake").is_file():
         pytest.skip(f"{LIBRARIES.parent} is no build tree")
     prefix = tmp_path_factory.mktemp("site-packages") / "relaxvm"
-    run("cmake", "--install", LIBRARIES.parent, "--prefix", prefix, "--component", "wheel", "--strip")
+    run(
+        "cmake",
+        "--install",
+        LIBRARIES.parent,
+        "--prefix",
+        prefix,
+        "--component",
+        "wheel",
+        "--strip",
+    )
     assert (prefix / "include/relaxvm/runtime.h").is_file()
     source = tmp_path_factory.mktemp("outside")
     (source / "CMakeLists.txt").write_text(PROJECT)
