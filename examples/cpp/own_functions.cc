@@ -4,6 +4,7 @@
 // builtins do.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
 #include <cstdio>
@@ -30,8 +31,8 @@ double Sum(TensorView x) {
   return sum;
 }
 
-// A handle that stays the same for all calls of one machine.
-bool IsMachine(void* machine) { return machine != nullptr; }
+// The machine is a module, whose functions are those of the executable.
+bool IsMachine(tvm::ffi::Module machine) { return machine->GetFunction("main").has_value(); }
 
 // main(x, out) -> (sum of out, whether the third function saw a machine)
 relaxvm::Executable Program() {

@@ -114,7 +114,7 @@ def test_a_model_runs_from_four_threads_with_the_runtime_alone(examples, model):
     assert run(program, model, 200) == "4 threads, 800 calls, 0 differences\n"
     assert {"librelaxvm_runtime.so", "libtvm_ffi.so"} <= set(needed(program))
     loaded = run("ldd", program)
-    assert "librelaxvm.so" not in loaded and "python" not in loaded
+    assert not [name for name in ("librelaxvm.so", "libpython", "LLVM") if name in loaded]
 
 
 def test_a_program_calls_functions_of_its_host(examples):
