@@ -12,6 +12,13 @@ void Canonicalize(Pipeline& p) {
   p.Run(Pass::kDeadCodeElimination);
 }
 
+// What has a kernel of its own although a graph writes it in several operators.
+void FuseKnownForms(Pipeline& p) {
+  p.Run(Pass::kFuseAttention);
+  p.Run(Pass::kFoldScaleAxis);
+  p.Run(Pass::kDeadCodeElimination);
+}
+
 // Channels last: the vector axis of a convolution's tile is then the one that memory runs along, in
 // every layer.  Weights are converted by ordinary operators that FoldConstant evaluates.
 void ChooseLayouts(Pipeline& p) {
@@ -66,6 +73,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   if (name == "default") {
     Canonicalize(p);
     p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});
+    FuseKnownForms(p);
     ChooseLayouts(p);
   } else if (name != "zero" && name != "finish") {
     Fail(ErrorKind::kValueError, "there is no pipeline '", name,

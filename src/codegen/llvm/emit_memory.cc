@@ -210,7 +210,15 @@ void ProgramEmitter::EmitStore(const BufferSlot& slot, const Address& address, V
     if (mask) {
       WithAlias(slot, b_.CreateMaskedStore(stored, pointer, align, mask));
     } else {
-      WithAlias(slot, b_.CreateAlignedStore(stored, pointer, align));
+      const bool streamed = streaming_ && slot.role == BufferSlot::Role::kOutput && !backwards;
+      const auto bytes = module_->getDataLayout().getTypeStoreSize(stored->getType());
+      if (streamed) align = llvm::Align(bytes);
+      llvm::StoreInst* store = WithAlias(slot, b_.CreateAlignedStore(stored, pointer, align));
+      if (streamed) {
+        auto* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+        store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                           llvm::MDNode::get(module_->getContext(), {one}));
+      }
     }
     return;
   }

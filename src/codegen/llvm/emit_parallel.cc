@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parallel loops: the body becomes a task function; what it uses from outside travels in a closure
 // on the stack. closure: { error slot, captured scalars and pointers... }
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <vector>
 
 #include "codegen/llvm/emitter.h"
@@ -24,6 +26,9 @@ namespace {
 // Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
 // calling thread.
 constexpr const char* kParallelIf = "parallel_if";
+// A bool expression; where it holds and results are aligned, whole vectors of them are written past
+// the caches.
+constexpr const char* kStreamIf = "stream_if";
 
 }  // namespace
 
@@ -42,7 +47,10 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   f_->memo.clear();
 
   Capture capture;
-  capture.free = FreeVarsOf(tir::SeqStmt({tir::Evaluate(s->min), s->body}), {s->loop_var});
+  ffi::Array<tir::Stmt> uses = {tir::Evaluate(s->min), s->body};
+  if (auto it = s->annotations.find(kStreamIf); it != s->annotations.end())
+    uses.push_back(tir::Evaluate((*it).second.cast<ir::Expr>()));
+  capture.free = FreeVarsOf(tir::SeqStmt(uses), {s->loop_var});
   std::vector<Value*> values{llvm::Constant::getNullValue(ptr)};
   for (const ir::Var& v : capture.free.scalars) values.push_back(Eval(v));
   for (const tir::Buffer& b : capture.free.buffers) {
@@ -133,13 +141,44 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
   Value* min = b_.CreateAdd(EvalIndex(s->min), begin, "", false, /*HasNSW=*/true);
   Value* extent = b_.CreateSub(task->getArg(3), begin);
   if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
-  EmitSerialLoop(s->loop_var, min, extent, s->body, /*poll=*/true);
+  EmitShare(s, min, extent);
   --depth_of_parallel_;
   b_.CreateRet(b_.getInt32(0));
   llvm::IRBuilder<>(frame.allocas).CreateBr(body);
   f_ = outer;
   b_.SetInsertPoint(resume);
   return task;
+}
+
+// One thread's iterations; twice when results may be streamed.
+void ProgramEmitter::EmitShare(const tir::ForObj* s, Value* min, Value* extent) {
+  auto loop = [&] { EmitSerialLoop(s->loop_var, min, extent, s->body, /*poll=*/true); };
+  auto annotation = s->annotations.find(kStreamIf);
+  if (annotation == s->annotations.end() || !module_->getTargetTriple().isX86()) return loop();
+  Value* stream = Eval((*annotation).second.cast<ir::Expr>());
+  f_->memo.clear();
+  for (const auto& [key, slot] : f_->buffers) {
+    if (slot.role != BufferSlot::Role::kOutput) continue;
+    Value* low = b_.CreateAnd(b_.CreatePtrToInt(slot.data, b_.getInt64Ty()), b_.getInt64(63));
+    stream = b_.CreateAnd(stream, b_.CreateICmpEQ(low, b_.getInt64(0)));
+  }
+  llvm::LLVMContext& context = module_->getContext();
+  auto* past = llvm::BasicBlock::Create(context, "stream", f_->function);
+  auto* plain = llvm::BasicBlock::Create(context, "plain", f_->function);
+  auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
+  b_.CreateCondBr(stream, past, plain);
+  b_.SetInsertPoint(past);
+  streaming_ = true;
+  loop();
+  streaming_ = false;
+  // What goes past the caches is not ordered with the store that tells of the loop's end.
+  b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, llvm::ArrayRef<llvm::Type*>(),
+                     llvm::ArrayRef<Value*>());
+  b_.CreateBr(join);
+  b_.SetInsertPoint(plain);
+  loop();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
 }
 
 }  // namespace relaxvm::codegen

@@ -95,6 +95,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   // ---- emit_parallel.cc
   void EmitParallelLoop(const tir::ForObj* s);
   llvm::Function* EmitTask(const tir::ForObj* s, const struct Capture& capture);
+  void EmitShare(const tir::ForObj* s, llvm::Value* min, llvm::Value* extent);
 
   // ---- emit_expr.cc
   llvm::Value* Eval(const ir::Expr& e);
@@ -149,6 +150,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   bool no_alias_ = false;
   int num_tasks_ = 0;
   int depth_of_parallel_ = 0;
+  bool streaming_ = false;  // whole vectors of results go past the caches
   std::unordered_set<const ffi::Object*> nonnegative_;  // variables
   std::unordered_map<std::string, llvm::Constant*> texts_;
 };

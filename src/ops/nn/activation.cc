@@ -38,7 +38,9 @@ Expr GeluFloat(const Expr& x) {
   Expr half = square * number(-0.5);
   Expr power = CallIntrin(Intrin::kExp, {half});
   Expr exact = fma(power, rest * number(-0.5), power);
-  return fma(number(0) - a * t, q * exact, ir::Max(x, number(0)));
+  // a t = 1 - 3 t: the sum forgets how a + 3 and t were rounded, but cancels for a small a.
+  Expr ratio = ir::Select(ir::Greater(a, number(1)), fma(t, number(-3), number(1)), a * t);
+  return fma(number(0) - ratio, q * exact, ir::Max(x, number(0)));
 }
 
 // x / 2 * (1 + erf(x / sqrt(2)))

@@ -74,6 +74,39 @@ Stmt SortLine(const std::function<Expr(const Expr&)>& value, const Expr& n, cons
                    width.Set(Expr(1)), widths});
 }
 
+// Puts the indices of the `keep` first elements of line `value(0 .. n)` in order into `order`: each
+// element that comes before the last of them moves in among them.  For few: nearly all elements are
+// compared once.
+Stmt SelectLine(const std::function<Expr(const Expr&)>& value, const Expr& n, const Buffer& order,
+                int64_t keep, bool descending) {
+  DLDataType dtype = value(Expr(0)).dtype();
+  Buffer best("best", {Expr(keep)}, dtype, "local");
+  Cell count("count", Int(64)), place("place", Int(64));
+  ir::Var i("i", Int(64)), now("now", dtype);
+  auto at = [](const Expr& e) { return Indices{e}; };
+  Expr before = place.Get() - Expr(1);
+  Expr moves = ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
+                              Before(now, best.Load(at(before)), descending), ir::BoolImm(false));
+  Stmt shift =
+      tir::While(moves, Sequence({tir::BufferStore(best, best.Load(at(before)), at(place.Get())),
+                                  tir::BufferStore(order, order.Load(at(before)), at(place.Get())),
+                                  place.Set(before)}));
+  Expr enters = ir::IfThenElse(ir::Less(count.Get(), Expr(keep)), ir::BoolImm(true),
+                               Before(now, best.Load(at(Expr(keep - 1))), descending));
+  Stmt insert = Sequence({place.Set(ir::Min(count.Get(), Expr(keep - 1))), shift,
+                          tir::BufferStore(best, now, at(place.Get())),
+                          tir::BufferStore(order, i, at(place.Get())),
+                          count.Set(ir::Min(count.Get() + Expr(1), Expr(keep)))});
+  Stmt scan = tir::For(i, Expr(0), n, tir::ForKind::kSerial,
+                       Sequence({tir::Bind(now, value(i)), tir::IfThenElse(enters, insert)}));
+  return Sequence({tir::AllocBuffer(best), count.Alloc(), place.Alloc(), count.Set(Expr(0)), scan});
+}
+
+// Up to here elements are selected; more are sorted.
+constexpr int64_t kMaxSelected = 32;
+// Comparisons that are worth a thread of their own.
+constexpr int64_t kWorkPerThread = 4096;
+
 // What is written for the element of rank `k` of a line, which is the one at `index`.
 using Emit = std::function<Stmt(const std::vector<Buffer>& outs, const Indices& to,
                                 const Expr& index, const Expr& value)>;
@@ -88,25 +121,42 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     for (size_t d = 0; d < data.shape().size(); ++d) {
       if (static_cast<int64_t>(d) != axis) lines.push_back(data.shape()[d]);
     }
-    Buffer order("order", {n}, Int(64)), spare("spare", {n}, Int(64));
-    auto line = [&](const Indices& i) {
-      auto element = [&](const Expr& index) {
-        Indices at = i;
-        at.insert(at.begin() + axis, index);
-        return at;
-      };
-      auto value = [&](const Expr& index) { return data.Load(element(index)); };
-      Stmt sort = SortLine(value, n, order, spare, descending);
-      Stmt write = LoopNest(
-          {keep},
-          [&](const Indices& k) {
-            Expr index = order.Load(k);
-            return emit(outs, element(k[0]), index, value(index));
-          },
-          "k");
-      return Sequence({sort, write});
+    const auto kept = ir::AsInt(keep);
+    const bool select = kept.has_value() && kept.value() > 0 && kept.value() <= kMaxSelected;
+    Buffer order("order", {select ? keep : n}, Int(64)), spare("spare", {n}, Int(64));
+    ffi::Array<Stmt> one_line;
+    // Lines are independent: one loop over all of them, split over threads.
+    ir::Var number("line", Int(64));
+    Indices i;
+    Expr rest = number, total(1);
+    for (size_t d = lines.size(); d-- > 0;) {
+      ir::Var at("l" + std::to_string(d), Int(64));
+      one_line.push_back(tir::Bind(at, d == 0 ? rest : ir::FloorMod(rest, lines[d])));
+      rest = ir::FloorDiv(rest, lines[d]);
+      total = total * lines[d];
+      i.insert(i.begin(), at);
+    }
+    auto element = [&](const Expr& index) {
+      Indices at = i;
+      at.insert(at.begin() + axis, index);
+      return at;
     };
-    return Sequence({tir::AllocBuffer(order), tir::AllocBuffer(spare), LoopNest(lines, line, "l")});
+    auto value = [&](const Expr& index) { return data.Load(element(index)); };
+    one_line.push_back(tir::AllocBuffer(order));
+    if (!select) one_line.push_back(tir::AllocBuffer(spare));
+    one_line.push_back(select ? SelectLine(value, n, order, kept.value(), descending)
+                              : SortLine(value, n, order, spare, descending));
+    one_line.push_back(LoopNest(
+        {keep},
+        [&](const Indices& k) {
+          Expr index = order.Load(k);
+          return emit(outs, element(k[0]), index, value(index));
+        },
+        "k"));
+    ir::DictAttrs annotations;
+    annotations.Set("parallel_if", ir::GreaterEqual(total * n, Expr(2 * kWorkPerThread)));
+    return tir::For(number, Expr(0), total, tir::ForKind::kParallel, Sequence(one_line), "",
+                    annotations);
   };
   return tir::Opaque(std::move(outputs), {x}, body, name);
 }

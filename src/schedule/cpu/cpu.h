@@ -16,6 +16,9 @@ inline constexpr int64_t kWorkPerThread = 16384;
 // Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
 // calling thread.
 inline constexpr const char* kParallelIf = "parallel_if";
+// Annotation of a parallel loop: a bool expression; where it holds, results are written past the
+// caches.  Stores of whole vectors must then start at multiples of the vector.
+inline constexpr const char* kStreamIf = "stream_if";
 
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits);
 
@@ -49,7 +52,8 @@ std::optional<Stmt> EmitContraction(const Stage& contraction, const Machine& tra
 struct RowForm {
   std::vector<Axis> rows;
   Stmt body;
-  Expr work;  // additions that the body costs
+  Expr work;       // additions that the body costs
+  Expr stream_if;  // results are worth writing past the caches; null: never
 };
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
 // Absent when it has another form.

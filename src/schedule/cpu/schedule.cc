@@ -63,7 +63,14 @@ Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
   if (rows.empty()) return form.body;
   // Vectors do several additions at once.
   const Expr cost = ir::FloorDiv(form.work, 4);
-  if (rows.size() == 1) return ParallelLoop(rows[0].var, rows[0].extent, cost, form.body, analyzer);
+  auto streamed = [&](const Stmt& loop) -> Stmt {
+    if (!form.stream_if.defined()) return loop;
+    auto copy = ffi::make_object<tir::ForObj>(*loop.as<tir::ForObj>());
+    copy->annotations.Set(kStreamIf, form.stream_if);
+    return ir::NodeRef<tir::For>(std::move(copy));
+  };
+  if (rows.size() == 1)
+    return streamed(ParallelLoop(rows[0].var, rows[0].extent, cost, form.body, analyzer));
   Expr total = 1;
   for (const Axis& a : rows) total = total * a.extent;
   Var row("row", Int(64));
@@ -78,7 +85,8 @@ Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
     }
   }
   seq.push_back(form.body);
-  return ParallelLoop(row, analyzer->Simplify(total), cost, SeqStmt::Flatten(seq), analyzer);
+  return streamed(
+      ParallelLoop(row, analyzer->Simplify(total), cost, SeqStmt::Flatten(seq), analyzer));
 }
 
 // Attention becomes one statement: what is known about it is lost when formulas are put together.
@@ -271,7 +279,18 @@ class Scheduler {
       CollapseAxes(&flat, &analyzer_);
       body.push_back(EmitNest(flat, traits_, &analyzer_));
     }
-    return OverRows(row_axes, SeqStmt::Flatten(body), work);
+    return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
+  }
+
+  // Of a group with one result.
+  Expr StreamIf(const Group& group) {
+    const Stage* result = nullptr;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      if (temps_.count(program_.stages[i].out->get())) continue;
+      if (result != nullptr) return Expr();
+      result = &program_.stages[i];
+    }
+    return result == nullptr ? Expr() : StreamIf(FlattenStage(*result, &analyzer_));
   }
 
   // One stage: all axes but the one along the lanes are rows.
@@ -287,7 +306,7 @@ class Scheduler {
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
     if (auto turned = EmitTranspose(flat, traits_, &analyzer_))
-      return OverRows(turned->rows, turned->body, turned->work);
+      return OverRows(turned->rows, turned->body, turned->work, StreamIf(flat));
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
     for (size_t i = 0; i < flat.spatial.size(); ++i) {
@@ -307,7 +326,7 @@ class Scheduler {
       row.spatial.insert(row.spatial.begin(), rows.back());
       rows.pop_back();
     }
-    return OverRows(rows, EmitNest(row, traits_, &analyzer_), WorkOf(row));
+    return OverRows(rows, EmitNest(row, traits_, &analyzer_), WorkOf(row), StreamIf(flat));
   }
 
   // A number for choices that need one: every unknown size is taken for kTypicalSize.
@@ -333,7 +352,7 @@ class Scheduler {
     part.value = tir::Substitute(flat.value, map);
     part.indices = {tir::Substitute(flat.indices[0], map)};
     return OverRows({block}, EmitNest(part, traits_, &analyzer_),
-                    Expr(CostOf(flat.value) * kBlockElems));
+                    Expr(CostOf(flat.value) * kBlockElems), StreamIf(flat));
   }
 
   // Additions that the axes inside a row cost.
@@ -344,8 +363,31 @@ class Scheduler {
     return work;
   }
 
-  Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work) {
-    return RunRows({rows, std::move(body), work}, &analyzer_);
+  Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work,
+                const Expr& stream_if = Expr()) {
+    return RunRows({rows, std::move(body), work, stream_if}, &analyzer_);
+  }
+
+  // Is the result of `flat` larger than the last cache, and does each of its vectors start at a
+  // multiple of the vector?  Null: it never is, or this cannot be said.  `flat` has all its axes.
+  Expr StreamIf(const Stage& flat) {
+    if (temps_.count(flat.out->get()) || traits_.l3_bytes == 0) return Expr();
+    const int64_t lanes = traits_.Lanes(ElemBytes(flat));
+    auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
+    if (lanes < 2 || !linear.has_value()) return Expr();
+    Expr bytes = Expr(SizeInBytes(flat.out->elem_dtype()));
+    for (const Expr& d : flat.out->shape()) bytes = bytes * d;
+    Expr holds = ir::Greater(bytes, Expr(traits_.l3_bytes));
+    auto multiple = [&](const Expr& e) {
+      holds = ir::And(holds, ir::Equal(ir::FloorMod(e, lanes), Expr(0)));
+    };
+    multiple(linear->rest());
+    for (const Axis& axis : flat.spatial) {
+      const Expr coeff = analyzer_.Simplify(linear->Coeff(axis.var));
+      if (!ir::IsIntValue(coeff, 1)) multiple(coeff);
+    }
+    holds = analyzer_.Simplify(holds);
+    return ir::IsIntValue(holds, 0) ? Expr() : holds;
   }
 
   Program program_;

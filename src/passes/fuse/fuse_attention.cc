@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// FuseAttention: attention written out in operators becomes one call of nn.attention.
+//   softmax(scale * (q k^T) + mask) v   ->   nn.attention(q, k, v) or nn.attention_bias(q, k, v, b)
+// Accepted on the way: factors on q, k or the scores; a mask that is added, or chosen by `where`;
+// reshapes around the softmax that keep its last axis; transposed heads, which nn.attention reads
+// in place.
+// Stage: graph.  Needs: float tensors of rank 3 or 4 with known shapes, values in between used by
+// nothing else.  Keeps: values up to rounding.
+#include <deque>
+#include <optional>
+#include <unordered_map>
+
+#include "analysis/calls.h"
+#include "analysis/uses.h"
+#include "arith/analyzer.h"
+#include "ir/block_builder.h"
+#include "ops/op_def.h"
+#include "passes/pass.h"
+
+namespace relaxvm::passes {
+namespace {
+
+using ir::Call;
+using ir::Expr;
+using ir::Var;
+using Perm = std::vector<int64_t>;
+
+std::optional<ffi::Array<Expr>> DimsOf(const Expr& e) {
+  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
+  if (tensor == nullptr || !tensor->GetShape().has_value()) return std::nullopt;
+  return tensor->GetShape().value();
+}
+
+// The number in a float32 constant of one element.
+std::optional<double> NumberOf(const Expr& e) {
+  const auto* constant = e.as<ir::ConstantObj>();
+  if (constant == nullptr || constant->data.device().device_type != kDLCPU ||
+      constant->data.dtype() != Float(32))
+    return std::nullopt;
+  int64_t count = 1;
+  for (int64_t d : constant->data.shape()) count *= d;
+  if (count != 1) return std::nullopt;
+  return *static_cast<const float*>(constant->data.data_ptr());
+}
+
+// What stands between the two products.
+struct Scores {
+  Call product;  // q k^T
+  double scale = 1;
+  Expr bias;  // added to the scaled scores; null: nothing
+};
+
+class Fuser : public ir::Mutator {
+ public:
+  Fuser(const ir::Function& f, const IRModule& mod, ir::TypeContext* facts)
+      : builder_(facts, mod), facts_(facts) {
+    analysis::UseChains chains = analysis::FindUses(f);
+    for (const auto& [var, users] : chains.users) num_users_[var.get()] = users.size();
+    for (const Var& v : chains.in_result) ++num_users_[v.get()];
+  }
+
+  ir::BindingBlock MutateBlock(const ir::BindingBlock& block) override {
+    bool any = false;
+    for (const ir::Binding& b : block->bindings)
+      any |= analysis::CallsOp(b->value, "relax.nn.softmax");
+    if (!any || block.as<ir::DataflowBlockObj>() == nullptr) return ir::Mutator::MutateBlock(block);
+    values_.clear();
+    fused_.clear();
+    builder_.BeginBlock(true);
+    bool changed = false;
+    for (const ir::Binding& binding : block->bindings) {
+      ir::Binding now = binding;
+      if (binding.as<ir::VarBindingObj>()) {
+        if (Expr value = Rewritten(binding); value.defined()) {
+          now = ir::VarBinding(binding->var, builder_.Normalize(value), binding->span);
+          changed = true;
+        }
+        values_[now->var.get()] = now->value;
+      }
+      builder_.EmitBinding(now);
+    }
+    ir::BindingBlock out = builder_.EndBlock();
+    return changed ? out : block;
+  }
+
+ private:
+  const Call* CallOf(const Expr& e, const char* op) {
+    auto it = values_.find(e.get());
+    if (it == values_.end() || !analysis::CallsOp(it->second, op)) return nullptr;
+    calls_.push_back(it->second.as<Call>().value());
+    return &calls_.back();
+  }
+  bool UsedOnce(const Expr& e) const {
+    auto it = num_users_.find(e.get());
+    return it != num_users_.end() && it->second == 1;
+  }
+  bool SameDim(const Expr& a, const Expr& b) const { return facts_->ProveEqual(a, b); }
+
+  // The value that stands for the binding's; null when it stays.
+  Expr Rewritten(const ir::Binding& binding) {
+    calls_.clear();
+    if (analysis::CallsOp(binding->value, "relax.permute_dims")) {
+      // Heads that are put back where they came from.
+      Call call = binding->value.as<Call>().value();
+      auto it = fused_.find(call->args[0].get());
+      std::optional<Perm> perm = PermOf(call);
+      if (it != fused_.end() && perm == Perm{0, 2, 1, 3}) return it->second;
+      return Expr();
+    }
+    if (!analysis::CallsOp(binding->value, "relax.matmul")) return Expr();
+    return Attention(binding->var, binding->value.as<Call>().value());
+  }
+
+  Expr Attention(const Var& var, const Call& weighted) {
+    std::optional<Expr> logits = LogitsOf(weighted->args[0]);
+    if (!logits.has_value()) return Expr();
+    std::optional<Scores> scores = ReadScores(*logits);
+    if (!scores.has_value()) return Expr();
+    Expr q = scores->product->args[0], k = scores->product->args[1], v = weighted->args[1];
+    q = WithoutFactor(q, &scores->scale);
+    k = WithoutFactor(k, &scores->scale);
+    auto qs = DimsOf(q), ks = DimsOf(k), vs = DimsOf(v), out = DimsOf(var);
+    if (!qs || !ks || !vs || !out) return Expr();
+    const size_t rank = qs->size();
+    if ((rank != 3 && rank != 4) || ks->size() != rank || vs->size() != rank) return Expr();
+    for (size_t d = 0; d + 2 < rank; ++d) {
+      if (!SameDim((*qs)[d], (*ks)[d]) || !SameDim((*qs)[d], (*vs)[d])) return Expr();
+    }
+    if (!SameDim((*ks)[rank - 1], (*vs)[rank - 2])) return Expr();
+    const DLDataType dtype = q->ty.as<ir::TensorTypeObj>()->dtype;
+    for (const Expr& e : {Expr(scores->product), k, v, Expr(var)}) {
+      if (!IsFloat(dtype) || e->ty.as<ir::TensorTypeObj>()->dtype != dtype) return Expr();
+    }
+    Expr bias = BiasFor(scores->bias, rank);
+    if (scores->bias.defined() && !bias.defined()) return Expr();
+    // [batch, heads, length, depth] -> [batch, length, heads, depth]; rank 3 has one head.
+    Expr query = Permuted(q, rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2});
+    Expr key = Permuted(k, rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1});
+    Expr value = Permuted(v, rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2});
+    if (rank == 3) {
+      for (Expr* e : {&query, &key, &value}) *e = WithOneHead(*e);
+    }
+    const ffi::Map<ffi::String, ffi::Any> attrs{{"scale", scores->scale}};
+    ffi::Array<Expr> args = {query, key, value};
+    if (bias.defined()) args.push_back(bias);
+    Var result = builder_.Emit(
+        ops::MakeCall(bias.defined() ? "nn.attention_bias" : "nn.attention", args, attrs));
+    if (rank == 3) return ops::MakeCall("reshape", {result, ir::ShapeExpr(*out)});
+    fused_.emplace(var.get(), result);
+    return ops::MakeCall("permute_dims", {result}, {{"axes", Axes({0, 2, 1, 3})}});
+  }
+
+  // What the softmax along the last axis that gives `e` is of.
+  std::optional<Expr> LogitsOf(const Expr& e) {
+    Expr at = e;
+    const Call* around = nullptr;
+    if (const Call* reshape = CallOf(at, "relax.reshape"); reshape && UsedOnce(at)) {
+      around = reshape;
+      at = (*reshape)->args[0];
+    }
+    const Call* softmax = CallOf(at, "relax.nn.softmax");
+    if (softmax == nullptr || !UsedOnce(at)) return std::nullopt;
+    auto dims = DimsOf(at);
+    const int64_t axis = ops::AttrOf<int64_t>(*softmax, "axis");
+    if (!dims || (axis != -1 && axis != static_cast<int64_t>(dims->size()) - 1))
+      return std::nullopt;
+    Expr logits = (*softmax)->args[0];
+    if (around != nullptr) {
+      // The rows may be merged for the softmax, when they come back as they were.
+      const Call* inner = CallOf(logits, "relax.reshape");
+      if (inner == nullptr || !UsedOnce(logits)) return std::nullopt;
+      Expr before = (*inner)->args[0];
+      auto from = DimsOf(before), to = DimsOf(e);
+      if (!from || !to || from->size() != to->size() || !SameDim(from->back(), dims->back()))
+        return std::nullopt;
+      for (size_t d = 0; d < from->size(); ++d) {
+        if (!SameDim((*from)[d], (*to)[d])) return std::nullopt;
+      }
+      logits = before;
+    }
+    if (!UsedOnce(logits)) return std::nullopt;
+    return logits;
+  }
+
+  // logits = product * scale [+ bias]
+  std::optional<Scores> ReadScores(Expr e) {
+    Scores scores{Call(ffi::UnsafeInit{}), 1, Expr()};
+    if (const Call* add = CallOf(e, "relax.add")) {
+      for (int side : {0, 1}) {
+        auto own = DimsOf((*add)->args[side]), all = DimsOf(e);
+        if (!own || !all || own->size() != all->size() || !LeadsToProduct((*add)->args[side]))
+          continue;
+        scores.bias = (*add)->args[1 - side];
+        e = (*add)->args[side];
+        break;
+      }
+      if (!scores.bias.defined()) return std::nullopt;
+    } else if (const Call* where = CallOf(e, "relax.where")) {
+      Expr masked = Masked(*where, &e);
+      if (!masked.defined()) return std::nullopt;
+      scores.bias = masked;
+    }
+    if (!UsedOnce(e)) return std::nullopt;
+    e = WithoutFactor(e, &scores.scale);
+    const Call* product = CallOf(e, "relax.matmul");
+    if (product == nullptr || !UsedOnce(e)) return std::nullopt;
+    scores.product = *product;
+    return scores;
+  }
+
+  bool LeadsToProduct(const Expr& e) {
+    double factor = 1;
+    return CallOf(WithoutFactor(e, &factor), "relax.matmul") != nullptr;
+  }
+
+  // where(seen, scores, c) = scores + where(seen, 0, c) for a c that drowns any score.
+  Expr Masked(const Call& where, Expr* scores) {
+    for (int side : {1, 2}) {
+      std::optional<double> number = NumberOf(where->args[side]);
+      if (!number.has_value() || !(*number <= -1e30)) continue;
+      const Expr& other = where->args[3 - side];
+      if (!LeadsToProduct(other)) continue;
+      *scores = other;
+      Expr zero = ZeroLike(where->args[side]);
+      ffi::Array<Expr> args = side == 1 ? ffi::Array<Expr>{where->args[0], where->args[1], zero}
+                                        : ffi::Array<Expr>{where->args[0], zero, where->args[2]};
+      return builder_.Emit(ops::MakeCall("where", args));
+    }
+    return Expr();
+  }
+
+  Expr ZeroLike(const Expr& constant) {
+    return builder_.Emit(ops::MakeCall("zeros_like", {constant}));
+  }
+
+  // x of  x * number,  number * x,  x / number,  with the number in `scale`; else `e` itself.
+  Expr WithoutFactor(const Expr& e, double* scale) {
+    if (!UsedOnce(e)) return e;
+    if (const Call* product = CallOf(e, "relax.multiply")) {
+      for (int side : {0, 1}) {
+        std::optional<double> number = NumberOf((*product)->args[1 - side]);
+        if (!number.has_value() || !SameShape((*product)->args[side], e)) continue;
+        *scale *= *number;
+        return (*product)->args[side];
+      }
+    } else if (const Call* quotient = CallOf(e, "relax.divide")) {
+      std::optional<double> number = NumberOf((*quotient)->args[1]);
+      if (number.has_value() && *number != 0 && SameShape((*quotient)->args[0], e)) {
+        *scale /= *number;
+        return (*quotient)->args[0];
+      }
+    }
+    return e;
+  }
+
+  bool SameShape(const Expr& a, const Expr& b) const {
+    auto x = DimsOf(a), y = DimsOf(b);
+    return x && y && x->size() == y->size();
+  }
+
+  // The mask as [batch, heads, queries, keys]; null when it has no such form.
+  Expr BiasFor(const Expr& bias, size_t rank) {
+    if (!bias.defined()) return Expr();
+    auto dims = DimsOf(bias);
+    if (!dims || dims->size() > rank) return Expr();
+    ffi::Array<Expr> shape;
+    for (size_t i = dims->size(); i < rank; ++i) shape.push_back(Expr(1));
+    for (const Expr& d : *dims) shape.push_back(d);
+    if (rank == 3) shape = {shape[0], Expr(1), shape[1], shape[2]};
+    if (shape.size() == dims->size()) return bias;
+    return builder_.Emit(ops::MakeCall("reshape", {bias, ir::ShapeExpr(shape)}));
+  }
+
+  Expr WithOneHead(const Expr& e) {
+    ffi::Array<Expr> dims = *DimsOf(e);
+    return builder_.Emit(ops::MakeCall(
+        "reshape", {e, ir::ShapeExpr(ffi::Array<Expr>{dims[0], dims[1], Expr(1), dims[2]})}));
+  }
+
+  static ffi::Array<ffi::Any> Axes(const Perm& perm) {
+    ffi::Array<ffi::Any> axes;
+    for (int64_t p : perm) axes.push_back(p);
+    return axes;
+  }
+
+  static std::optional<Perm> PermOf(const Call& permute) {
+    auto axes = permute->attrs.Get("axes").as<ffi::Array<ffi::Any>>();
+    if (!axes.has_value()) return std::nullopt;
+    Perm perm;
+    const auto rank = static_cast<int64_t>(axes.value().size());
+    for (const ffi::Any& a : axes.value()) {
+      const auto axis = a.cast<int64_t>();
+      perm.push_back(axis < 0 ? axis + rank : axis);
+    }
+    return perm;
+  }
+
+  // `e` with its axes permuted; what it is a permutation of already is permuted instead.
+  Expr Permuted(const Expr& e, const Perm& perm) {
+    Expr from = e;
+    Perm all = perm;
+    if (const Call* permute = CallOf(e, "relax.permute_dims")) {
+      if (std::optional<Perm> before = PermOf(*permute)) {
+        from = (*permute)->args[0];
+        for (size_t i = 0; i < all.size(); ++i) all[i] = (*before)[perm[i]];
+      }
+    }
+    bool identity = true;
+    for (size_t i = 0; i < all.size(); ++i) identity &= all[i] == static_cast<int64_t>(i);
+    return identity
+               ? from
+               : Expr(builder_.Emit(ops::MakeCall("permute_dims", {from}, {{"axes", Axes(all)}})));
+  }
+
+  ir::BlockBuilder builder_;
+  ir::TypeContext* facts_;
+  std::unordered_map<const ffi::Object*, size_t> num_users_;
+  std::unordered_map<const ffi::Object*, Expr> values_;  // of this block
+  std::unordered_map<const ffi::Object*, Expr> fused_;   // [b, h, s, d] -> the call [b, s, h, d]
+  std::deque<Call> calls_;                               // what CallOf has found, alive
+};
+
+}  // namespace
+
+IRModule FuseAttention(IRModule mod, const PassContext& context) {
+  std::unique_ptr<ir::TypeContext> facts = ops::MakeTypeContext();
+  return ir::MutateFunctions(mod, [&](const ir::GlobalVar&, const ir::Function& f) {
+    return Fuser(f, mod, facts.get()).Mutate(f).as<ir::Function>().value();
+  });
+}
+
+}  // namespace relaxvm::passes

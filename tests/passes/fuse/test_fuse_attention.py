@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FuseAttention: attention as exporters write it becomes one call, with the same result; what is no attention stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax, tirx
+from relaxvm.relax import op
+from relaxvm.relax.transform import FuseAttention
+
+HEADS, DEPTH = 2, 16
+Emit = Callable[[relax.Expr], relax.Var]
+
+
+def number(value: float) -> relax.Constant:
+    return relax.const(value, "float32")
+
+
+def heads(emit: Emit, x: relax.Var, axes: list[int]) -> relax.Var:
+    """[batch, length, heads * depth] with its heads apart, in the order of `axes`."""
+    batch, length = x.ty.shape[0], x.ty.shape[1]
+    apart = emit(op.reshape(x, relax.ShapeExpr([batch, length, HEADS, DEPTH])))
+    return emit(op.permute_dims(apart, axes))
+
+
+def scores(emit: Emit, q: relax.Var, k: relax.Var) -> relax.Var:
+    return emit(op.matmul(heads(emit, q, [0, 2, 1, 3]), heads(emit, k, [0, 2, 3, 1])))
+
+
+def weighted(emit: Emit, p: relax.Var, v: relax.Var) -> relax.Var:
+    out = emit(op.matmul(p, heads(emit, v, [0, 2, 1, 3])))
+    return emit(op.permute_dims(out, [0, 2, 1, 3]))
+
+
+def added_mask(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = emit(op.divide(scores(emit, q, k), number(4.0)))
+    hidden = emit(op.multiply(emit(op.subtract(number(1.0), mask)), number(-1e9)))
+    return weighted(emit, emit(op.nn.softmax(emit(op.add(s, hidden)))), v)
+
+
+def chosen_mask(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = emit(op.multiply(scores(emit, q, k), number(0.25)))
+    seen = emit(op.greater(mask, number(0.5)))
+    s = emit(op.where(seen, s, number(-3e38)))
+    return weighted(emit, emit(op.nn.softmax(s, axis=3)), v)
+
+
+def scaled_operands(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    left = emit(op.multiply(heads(emit, q, [0, 2, 1, 3]), number(0.5)))
+    right = emit(op.multiply(heads(emit, k, [0, 2, 3, 1]), number(0.5)))
+    return weighted(emit, emit(op.nn.softmax(emit(op.matmul(left, right)))), v)
+
+
+def merged_rows(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = scores(emit, q, k)
+    batch, many, queries, keys = s.ty.shape
+    rows = emit(op.reshape(s, relax.ShapeExpr([batch * many * queries, keys])))
+    p = emit(op.reshape(emit(op.nn.softmax(rows, axis=1)), relax.ShapeExpr(list(s.ty.shape))))
+    return weighted(emit, p, v)
+
+
+def one_head(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = emit(op.multiply(emit(op.matmul(q, emit(op.permute_dims(k, [0, 2, 1])))), number(0.1)))
+    return emit(op.matmul(emit(op.nn.softmax(s)), v))
+
+
+FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head]
+
+
+def other_axis(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    return weighted(emit, emit(op.nn.softmax(scores(emit, q, k), axis=2)), v)
+
+
+def scores_read_twice(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    s = scores(emit, q, k)
+    out = weighted(emit, emit(op.nn.softmax(s)), v)
+    return emit(op.multiply(out, emit(op.sum(s))))
+
+
+def module(form: Callable[..., relax.Var]) -> relaxvm.IRModule:
+    n, s, t = (tirx.Var(name, "int64") for name in "nst")
+    sizes = {"q": [n, s, 32], "k": [n, t, 32], "v": [n, t, 32], "mask": [n, 1, 1, t]}
+    params = [relax.Var(name, relax.TensorType(dims, "float32")) for name, dims in sizes.items()]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(form(builder.emit, *params))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def answer(mod: relaxvm.IRModule) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((2, n, 32), dtype="float32") for n in (9, 21, 21))
+    mask = (rng.random((2, 1, 1, 21)) < 0.7).astype("float32")
+    mask[..., 0] = 1
+    vm = relax.VirtualMachine(relaxvm.compile(mod, relax_pipeline="zero"), relaxvm.cpu())
+    return vm["main"](*[relaxvm.runtime.tensor(a) for a in (q, k, v, mask)]).numpy()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_written_out_attention_becomes_one_call(form: Callable[..., relax.Var]) -> None:
+    before = module(form)
+    after = relax.transform.DeadCodeElimination()(FuseAttention()(before))
+    text = after.script()
+    assert "R.nn.attention" in text
+    assert "R.matmul" not in text
+    assert "R.permute_dims" not in text
+    np.testing.assert_allclose(answer(after), answer(before), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", [other_axis, scores_read_twice])
+def test_what_is_something_else_stays(form: Callable[..., relax.Var]) -> None:
+    before = module(form)
+    assert FuseAttention()(before).script() == before.script()
