@@ -203,8 +203,11 @@ int main(int argc, char** argv) {
     Report("matmul packed " + std::to_string(n), PackedMatmul(n, n, n),
            {{n, n}, {n / 64, n, 64}, {n, n}}, 2.0 * n * n * n, peak, filter, show);
   }
-  for (auto [n, k] :
-       {std::pair<int64_t, int64_t>{384, 384}, {1536, 384}, {1536, 1536}, {1000, 1280}}) {
+  for (auto [n, k] : {std::pair<int64_t, int64_t>{384, 384},
+                      {1536, 384},
+                      {1536, 1536},
+                      {1000, 1280},
+                      {4096, 4096}}) {
     for (int64_t m : {1, 2, 3, 4, 7, 8, 16, 64}) {
       for (bool symbolic : {false, true}) {
         Report("rows packed m=" + std::to_string(m) + " n=" + std::to_string(n) +

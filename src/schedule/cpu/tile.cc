@@ -42,7 +42,7 @@ class TileEmitter {
   }
 
  private:
-  // A small tile has few sums; several sets of them, each for every second or fourth k, keep the
+  // A small tile has few sums; several sets of them, each for a half or a quarter of k, keep the
   // units busy.
   int64_t SetsFor(const Machine& machine) const {
     const int64_t registers = part_.rows * static_cast<int64_t>(part_.columns.size());
@@ -122,7 +122,8 @@ class TileEmitter {
 
   Stmt Sum() const {
     if (num_sets_ == 1) return Loops(c_.stage.reduce, Step(0));
-    // The innermost axis in steps of num_sets_, what is left into the first set.
+    // The innermost axis in num_sets_ parts, what is left into the first set.  Each set has a part
+    // of its own: B then arrives in several streams, which memory serves faster than one.
     const Axis& inner = c_.stage.reduce.back();
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
     Var round("round", Int(64)), rest("rest", Int(64));
@@ -133,7 +134,7 @@ class TileEmitter {
     };
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets_; ++set)
-      sets.push_back(step_at(set, round * Expr(num_sets_) + Expr(set)));
+      sets.push_back(step_at(set, analyzer_->Simplify(rounds * Expr(set)) + round));
     const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     Stmt both = SeqStmt::Flatten({Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets)),
