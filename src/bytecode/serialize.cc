@@ -268,10 +268,21 @@ void CheckOwnSection(ByteReader* in, std::string_view all) {
   }
 }
 
-// `places` may be null: everything is in the file.
-std::string Write(const ExecutableData& data, const std::vector<WeightsPlace>* places,
-                  const Parts& parts) {
-  ByteWriter out;
+// What the constants take in a file that holds them all.
+size_t ConstantBytes(const ExecutableData& data) {
+  size_t num_bytes = 0;
+  for (const ffi::Any& constant : data.constants) {
+    if (auto tensor = constant.as<ffi::Tensor>())
+      num_bytes += TensorBytes(tensor->dtype(), static_cast<uint64_t>(tensor->numel())) + 128;
+  }
+  return num_bytes;
+}
+
+// Appends the bytes of an executable.  `places` may be null: everything is in the file.
+void Write(const ExecutableData& data, const std::vector<WeightsPlace>* places, const Parts& parts,
+           ByteWriter* to) {
+  ByteWriter& out = *to;
+  const size_t start = out.bytes().size();
   out.Write<uint64_t>(kExecutableMagic);
   out.WriteString(kExecutableVersion);
   out.Write<uint64_t>(data.func_table.size());
@@ -297,10 +308,10 @@ std::string Write(const ExecutableData& data, const std::vector<WeightsPlace>* p
   own.Write<uint64_t>(kOwnSectionMagic);
   own.Write<uint32_t>(places != nullptr ? kAbiVersionApart : kAbiVersion);
   own.Write<uint32_t>(0);
-  own.Write<uint64_t>(out.bytes().size());
-  own.Write<uint64_t>(HashBytes(own.bytes(), HashBytes(out.bytes())));
+  const std::string_view written = std::string_view(out.bytes()).substr(start);
+  own.Write<uint64_t>(written.size());
+  own.Write<uint64_t>(HashBytes(own.bytes(), HashBytes(written)));
   out.WriteRaw(own.bytes().data(), own.bytes().size());
-  return out.Take();
 }
 
 void ReadWeights(const std::vector<TensorApart>& tensors, const Parts& parts,
@@ -322,11 +333,18 @@ void ReadWeights(const std::vector<TensorApart>& tensors, const Parts& parts,
 
 }  // namespace
 
-std::string Serialize(const ExecutableData& data) { return Write(data, nullptr, {}); }
+std::string Serialize(const ExecutableData& data) {
+  ByteWriter out;
+  out.Reserve(ConstantBytes(data) + data.instr_data.size() * 16 + 4096);
+  Write(data, nullptr, {}, &out);
+  return out.Take();
+}
 
 std::string SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
                            const Parts& parts) {
-  return Write(data, &places, parts);
+  ByteWriter out;
+  Write(data, &places, parts, &out);
+  return out.Take();
 }
 
 std::vector<WeightsPlace> PlanWeights(const ExecutableData& data) {
@@ -455,8 +473,22 @@ std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::st
   return items;
 }
 
+// PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}}), with the weights
+// written once.
 std::string PackExecutable(const ExecutableData& data) {
-  return PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}});
+  ByteWriter out;
+  out.Reserve(ConstantBytes(data) + data.instr_data.size() * 16 + 8192);
+  out.Write<uint64_t>(0);
+  out.WriteVector(std::vector<uint64_t>{0, 1, 1});
+  out.WriteVector(std::vector<uint64_t>{1});
+  out.WriteString(kExecutableKind);
+  const size_t length_at = out.bytes().size();
+  out.Write<uint64_t>(0);
+  Write(data, nullptr, {}, &out);
+  out.Patch<uint64_t>(length_at, out.bytes().size() - length_at - sizeof(uint64_t));
+  out.WriteString("_lib");
+  out.Patch<uint64_t>(0, out.bytes().size() - sizeof(uint64_t));
+  return out.Take();
 }
 
 }  // namespace relaxvm::bytecode

@@ -37,6 +37,15 @@ class ByteWriter {
     Write<uint64_t>(values.size());
     WriteRaw(values.data(), values.size() * sizeof(T));
   }
+  // Room for what will be written: a string that grows by doubling needs three times its size.
+  void Reserve(size_t num_bytes) { bytes_.reserve(num_bytes); }
+  // Overwrites what was written at `position`.
+  template <typename T>
+  void Patch(size_t position, T value) {
+    static_assert(std::is_arithmetic_v<T>);
+    RELAXVM_CHECK(position + sizeof(T) <= bytes_.size());
+    std::memcpy(bytes_.data() + position, &value, sizeof(T));
+  }
   const std::string& bytes() const { return bytes_; }
   std::string Take() { return std::move(bytes_); }
 

@@ -125,6 +125,14 @@ TEST(Container, RestoresItems) {
   EXPECT_EQ(again[2].bytes, std::string("\0x", 2));
 }
 
+TEST(Container, OfAnExecutableHasItAndItsLibrary) {
+  for (const ExecBuilder& builder : testing::SamplePrograms()) {
+    ExecutableData data = builder.Get();
+    EXPECT_EQ(PackExecutable(data),
+              PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}}));
+  }
+}
+
 TEST(Container, RefusesModulesThatImportThemselves) {
   EXPECT_THROW(UnpackContainer(PackContainer({{"a", "", {0}}}), "cycle"), tvm::ffi::Error);
   EXPECT_THROW(UnpackContainer(PackContainer({{"a", "", {1}}, {"b", "", {0}}}), "cycle"),

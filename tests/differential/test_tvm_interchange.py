@@ -190,6 +190,13 @@ def test_export_for_tvm_refuses_constants_that_tvm_cannot_load(tvm, tmp_path):
     tvm("tvm_side.py", "text", tmp_path)
 
 
+def test_export_for_tvm_refuses_compiled_mode(tmp_path):
+    ex = relaxvm.compile(interchange.PROGRAMS["control"], "llvm", exec_mode="compiled")
+    with pytest.raises(NotImplementedError, match="cannot run the native code of main; compile"):
+        ex.export_library(tmp_path / "model.so", interchange="tvm")
+    assert not list(tmp_path.iterdir())
+
+
 def test_unknown_interchange_is_an_error(tmp_path):
     ex = relaxvm.compile(interchange.PROGRAMS["static"], "llvm")
     with pytest.raises(ValueError, match="interchange='onnx' is unknown"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -95,6 +96,19 @@ def test_object_file_is_linked_into_the_exported_library(object_file, tmp_path):
     command = [sys.executable, "-c", program, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == str((6 * X).tolist()), done.stderr
+
+
+def test_weights_do_not_lie_between_code_and_its_constants(object_file, tmp_path):
+    # Code reaches its constants with 32 bits, and weights may take more than 2 GB.
+    ex = relaxvm.compile(Scaled)
+    ex.import_module(relaxvm.runtime.load_static_library(object_file))
+    ex.export_library(tmp_path / "model.so")
+    command = ["readelf", "-SW", str(tmp_path / "model.so")]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    sections = re.findall(r"^ +\[ *\d+\] (\.\w+) +\w+ +([0-9a-f]{16})", printed, re.MULTILINE)
+    at = {name: int(address, 16) for name, address in sections}
+    blob = at.get(".lrodata", at[".rodata"])
+    assert not min(at[".rodata"], at[".text"]) < blob < max(at[".rodata"], at[".text"])
 
 
 def test_object_file_travels_with_a_program_that_has_no_kernels(object_file, tmp_path):

@@ -22,7 +22,7 @@ from relaxvm.script import relax as R
 WEIGHTS = np.arange(64 * 32, dtype="float32").reshape(64, 32)
 
 
-def model(weights: np.ndarray = WEIGHTS) -> relax.VMExecutable:
+def model(weights: np.ndarray = WEIGHTS, exec_mode: str = "bytecode") -> relax.VMExecutable:
     @I.ir_module
     class Model:
         @R.function
@@ -34,7 +34,7 @@ def model(weights: np.ndarray = WEIGHTS) -> relax.VMExecutable:
                 R.output(y)
             return y
 
-    return relaxvm.compile(Model, params={"w": weights})
+    return relaxvm.compile(Model, params={"w": weights}, exec_mode=exec_mode)
 
 
 def constants_of(*values) -> relax.VMExecutable:
@@ -79,6 +79,14 @@ def test_three_files_run_like_the_executable_they_came_from(saved):
     np.testing.assert_array_equal(run(loaded), run(expected))
     assert loaded.as_text() == expected.as_text()
     assert loaded.to_bytes() == expected.to_bytes()
+
+
+def test_compiled_functions_lie_with_the_kernels(tmp_path):
+    ex = model(exec_mode="compiled")
+    ex.save(tmp_path / "model.vm", weights="model.weights", kernels="kernels.so")
+    loaded = relaxvm.load(tmp_path / "model.vm")
+    assert "main (compiled)" in loaded.stats()
+    np.testing.assert_array_equal(run(loaded), run(model()))
 
 
 def mapped_file(tensor) -> str:

@@ -138,15 +138,17 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
   WorkFolder folder(path);
   std::string inputs;
   auto add_input = [&inputs](const std::string& file) { inputs += "\"" + file + "\"\n"; };
-  for (size_t i = 0; i < kernels.objects.size(); ++i) {
-    add_input(folder.Write(std::to_string(i) + ".o", kernels.objects[i].bytes));
-  }
+  // The blob first: a linker that does not know large sections lays it out before the constants of
+  // the code, which must stay within 2 GB of the code.
   if (!library_bin.empty()) {
     std::string file = folder.File("library_bin.o");
     std::string reason = WriteBlobObject(file, kLibraryBinSymbol, library_bin,
                                          ElfMachine(Compiler(kernels.target).triple()));
     if (!reason.empty()) CannotWrite(path, reason);
     add_input(file);
+  }
+  for (size_t i = 0; i < kernels.objects.size(); ++i) {
+    add_input(folder.Write(std::to_string(i) + ".o", kernels.objects[i].bytes));
   }
   std::optional<Linker> linker = FindLinker(folder);
   if (!linker) {
