@@ -124,6 +124,27 @@ def test_object_file_travels_with_a_program_that_has_no_kernels(object_file, tmp
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(X), out).numpy(), 3 * X)
 
 
+def test_function_of_a_user_takes_the_machine_like_a_builtin():
+    ib = relax.ExecBuilder()
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("test.rt.twice", args=[ib.vm_state(), ib.f("inner"), ib.r(0)], dst=ib.r(1))
+        ib.emit_ret(ib.r(1))
+    with ib.function("inner", num_inputs=1):
+        ib.emit_call("vm.builtin.make_tuple", args=[ib.r(0), ib.imm(1)], dst=ib.r(1))
+        ib.emit_ret(ib.r(1))
+
+    def twice(machine, function, value):
+        assert list(machine["inner"](0)) == [0, 1]
+        return function(function(value))
+
+    relaxvm.register_global_func("test.rt.twice", twice)
+    try:
+        inner, one = relax.VirtualMachine(ib.get(), relaxvm.cpu())["main"](7)
+        assert (list(inner), one) == ([7, 1], 1)
+    finally:
+        relaxvm.remove_global_func("test.rt.twice")
+
+
 def test_shared_library_is_called_before_global_functions(library, global_function, tmp_path):
     ex = relaxvm.compile(Scaled)
     ex.export_library(tmp_path / "model.so")

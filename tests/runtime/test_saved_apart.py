@@ -111,6 +111,15 @@ def test_weights_are_mapped_and_aligned(saved):
     assert np.from_dlpack(weights).ctypes.data % 64 == 0
 
 
+def test_pages_of_weights_that_are_read_stay_shared(saved):
+    loaded = relaxvm.load(saved / "model.vm")
+    np.testing.assert_array_equal(run(loaded), run(model()))
+    text = pathlib.Path("/proc/self/smaps").read_text()
+    mapping = text[text.index(str(saved / "model.weights")) :]
+    assert int(re.search(r"^Rss: +(\d+) kB", mapping, re.MULTILINE)[1]) > 0
+    assert int(re.search(r"^Private_Dirty: +(\d+) kB", mapping, re.MULTILINE)[1]) == 0
+
+
 def test_writing_to_a_mapped_weight_stays_in_the_process(copy):
     before = (copy / "model.weights").read_bytes()
     first = relaxvm.load(copy / "model.vm")
