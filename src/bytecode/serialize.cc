@@ -101,11 +101,12 @@ ffi::Tensor ReadTensor(ByteReader* in) {
     if (dim < 0) in->Damaged("tensor shape", ": negative dimension");
     is_empty |= dim == 0;
   }
+  // An empty tensor has strides all the same.
+  const uint64_t limit = is_empty ? uint64_t{1} << 62 : in->left();
   for (int64_t dim : shape) {
-    if (is_empty) break;
-    if (static_cast<uint64_t>(dim) > in->left() / num_elems + 1)
-      in->Damaged("tensor shape", ": larger than the file");
-    num_elems *= static_cast<uint64_t>(dim);
+    uint64_t factor = is_empty && dim == 0 ? 1 : static_cast<uint64_t>(dim);
+    if (factor > limit / num_elems + 1) in->Damaged("tensor shape", ": larger than the file");
+    num_elems *= factor;
   }
   if (is_empty) num_elems = 0;
   uint64_t num_bytes = in->Read<uint64_t>("tensor size");

@@ -42,6 +42,13 @@ inline const Slot* ArgAt(const Insn* ip, Slot* regs, uint32_t word) {
   return reinterpret_cast<const Slot*>(base + (word & ~uint32_t{kArgFlags}));
 }
 
+// None, in one piece: written in two halves, the half that is read back after the call is predicted
+// to come from here, and the callee's value arrives 4 ns late.
+inline void ClearResult(Slot* slot) {
+  typedef long long Vector __attribute__((vector_size(16), may_alias));
+  *reinterpret_cast<Vector*>(slot) = Vector{0, 0};
+}
+
 inline void DropDying(const Insn* ip, Slot* regs) {
   const uint32_t* drops = ip->drops();
   for (uint32_t i = 0; i < ip->num_drops; ++i) Drop(Load(At(regs, drops[i])));
@@ -162,8 +169,8 @@ dispatch:
     POLL();
     Slot* scratch = c->top;
     const Slot* args = Gather(ip, regs, scratch);
-    Slot out;
-    Store(&out, Value::None());
+    alignas(16) Slot out;
+    ClearResult(&out);
     c->top = scratch + ip->num_args;
     int code = ip->safe_call(ip->self, args, static_cast<int32_t>(ip->num_args), &out);
     c->top = scratch;
@@ -176,8 +183,8 @@ dispatch:
   HANDLER(kCallBuiltin) {
     Slot* scratch = c->top;
     const Slot* args = Gather(ip, regs, scratch);
-    Slot out;
-    Store(&out, Value::None());
+    alignas(16) Slot out;
+    ClearResult(&out);
     c->top = scratch + ip->num_args;
     int code = ip->builtin(c, args, static_cast<int32_t>(ip->num_args), &out);
     c->top = scratch;
@@ -246,8 +253,8 @@ dispatch:
     POLL();
     Slot* scratch = c->top;
     const Slot* args = Gather(ip, regs, scratch);
-    Slot out;
-    Store(&out, Value::None());
+    alignas(16) Slot out;
+    ClearResult(&out);
     c->top = scratch + ip->num_args;
     int code = RunCompiled(c, ip->function, args, &out);
     c->top = scratch;
@@ -270,8 +277,8 @@ dispatch:
     if (callee == nullptr || callee->is_compiled()) {
       Slot* scratch = c->top;
       const Slot* args = Gather(ip, regs, scratch);
-      Slot out;
-      Store(&out, Value::None());
+      alignas(16) Slot out;
+      ClearResult(&out);
       c->top = scratch + ip->num_args;
       int code = CallValue(c, &args[0], {args + 1, ip->num_args - 1}, &out);
       c->top = scratch;
@@ -400,8 +407,8 @@ dispatch:
     POLL();
     Slot* scratch = c->top;
     const Slot* args = Gather(ip, regs, scratch);
-    Slot out;
-    Store(&out, Value::None());
+    alignas(16) Slot out;
+    ClearResult(&out);
     c->top = scratch + ip->num_args;
     int code = CallInstrumented(c, ip, args, &out);
     c->top = scratch;

@@ -176,7 +176,11 @@ class NativeEmitter {
     Value* payload = part(i64_, 8);
     return {b_.CreateOr(low, high), payload};
   }
-  void ClearResult() { Store(out_, None()); }
+  // In one piece: a part that is read later must not look as if it came from here.
+  void ClearResult() {
+    auto* type = llvm::FixedVectorType::get(i64_, 2);
+    b_.CreateAlignedStore(llvm::Constant::getNullValue(type), out_, llvm::Align(16));
+  }
 
   Pair None() { return {b_.getInt64(0), b_.getInt64(0)}; }
   Pair Tagged(int32_t type_index, Value* payload) {
