@@ -131,6 +131,9 @@ ffi::Map<ffi::String, int64_t> NullDeviceStats() {
   table.Set("num_copies", stats.num_copies);
   table.Set("num_syncs", stats.num_syncs);
   table.Set("num_queued", stats.num_queued);
+  table.Set("num_allocs", stats.num_allocs);
+  table.Set("num_frees", stats.num_frees);
+  table.Set("num_failures", stats.num_failures);
   return table;
 }
 

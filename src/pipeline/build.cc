@@ -98,6 +98,7 @@ vm::KernelTableRef TableOf(const codegen::KernelSet& kernels) {
   if (loaded.lookup) {
     ref.context_slot =
         static_cast<const RelaxvmKernelContext**>(loaded.lookup(kKernelContextSymbol));
+    ref.work = static_cast<const char*>(loaded.lookup(kKernelWorkSymbol));
   }
   // A function owns what it captures: the code lives as long as somebody holds it.
   ref.keep_alive = ffi::Function::FromTyped([keep = loaded.keep_alive]() {});

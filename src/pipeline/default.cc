@@ -46,6 +46,7 @@ void Fuse(Pipeline& p, bool optimize) {
 
 // From here on nothing is chosen any more: every module takes this road.
 void Finish(Pipeline& p) {
+  p.Run(Pass::kAnnotateWork);
   p.Stage("scheduled");  // tensor programs have their final loops
   p.Run(Pass::kScheduleTensorPrograms);
 
@@ -70,6 +71,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   p.Stage("graph");  // any well-formed module, in normal form
   p.Run(Pass::kNormalize);
   p.Run(Pass::kLambdaLift);
+  p.Run(Pass::kRealizeVDevice, {{"constants", false}});  // those are still folded
   if (name == "default") {
     Canonicalize(p);
     p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});
@@ -87,6 +89,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
     p.Run(Pass::kDeadCodeElimination);
     p.Run(Pass::kRewriteDataflowReshape);
   }
+  p.Run(Pass::kRealizeVDevice, {{"constants", true}});
   if (name != "zero") Finish(p);
 }
 

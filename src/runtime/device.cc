@@ -2,8 +2,10 @@
 // The CPU, and the table of devices.
 #include "runtime/device.h"
 
+#include <array>
 #include <cstring>
 
+#include "runtime/address_map.h"
 #include "runtime/null_device.h"
 #include "runtime/platform/memory.h"
 #include "support/error.h"
@@ -11,16 +13,25 @@
 namespace relaxvm::runtime {
 namespace {
 
-// Runs everything at once.  All indices share the host's memory.
+// Runs everything at once.  cpu(0) is the host: all memory is its.  Further indices stand for
+// memory of their own, as far as checks go: they know their blocks and refuse others.
 class CpuDevice final : public DeviceApi {
  public:
   const char* name() const override { return "cpu"; }
-  bool Exists(int device_id) const override { return device_id >= 0; }
+  bool Exists(int device_id) const override { return device_id >= 0 && device_id < kMaxCpus; }
   bool IsHostAccessible() const override { return true; }
-  void* Alloc(int, size_t num_bytes, size_t alignment) override {
-    return AlignedAlloc(num_bytes, alignment);
+  void* Alloc(int device_id, size_t num_bytes, size_t alignment) override {
+    void* data = AlignedAlloc(num_bytes, alignment);
+    if (device_id > 0 && data != nullptr) blocks_[Index(device_id)].Add(data, num_bytes);
+    return data;
   }
-  void Free(int, void* data, size_t num_bytes, Stream) override { AlignedFree(data, num_bytes); }
+  void Free(int device_id, void* data, size_t num_bytes, Stream) override {
+    if (device_id > 0) blocks_[Index(device_id)].Remove(data);
+    AlignedFree(data, num_bytes);
+  }
+  bool Owns(int device_id, const void* data, size_t num_bytes) const override {
+    return device_id == 0 || blocks_[Index(device_id)].Contains(data, num_bytes);
+  }
   void Copy(int, const void* from, void* to, size_t num_bytes, Stream) override {
     if (num_bytes > 0) std::memmove(to, from, num_bytes);
   }
@@ -32,13 +43,18 @@ class CpuDevice final : public DeviceApi {
   void Launch(int, Stream, std::function<int()> work) override {
     if (work() != 0) Fail(ErrorKind::kRuntimeError, "a kernel failed");
   }
+
+ private:
+  static constexpr int kMaxCpus = 64;
+  static size_t Index(int device_id) { return static_cast<size_t>(device_id); }
+  std::array<AddressMap, kMaxCpus> blocks_;
 };
 
 }  // namespace
 
 DeviceApi* FindDeviceApi(DLDeviceType type) {
-  static CpuDevice cpu;
-  if (type == kDLCPU) return &cpu;
+  static auto* cpu = new CpuDevice;  // outlives memory of static objects
+  if (type == kDLCPU) return cpu;
   if (type == kDLNull) return GetNullDevice();
   return nullptr;
 }

@@ -26,16 +26,23 @@ class DeviceApi {
   virtual void* Alloc(int device_id, size_t num_bytes, size_t alignment) = 0;
   // Takes effect when the work that was queued on `stream` before is done.
   virtual void Free(int device_id, void* data, size_t num_bytes, Stream stream) = 0;
-  // One side is this device; the other is this device or the host.
+  // One side is this device; the other is this device or the host.  Memory of the host is read
+  // before Copy returns; it is written by the time Synchronize returns.
   virtual void Copy(int device_id, const void* from, void* to, size_t num_bytes, Stream stream) = 0;
+
+  // Whether the bytes lie in one block that Alloc gave and whose Free has not taken effect.  A
+  // device that cannot tell answers true.
+  virtual bool Owns(int, const void*, size_t) const { return true; }
 
   virtual Stream CreateStream(int device_id) = 0;
   virtual void DestroyStream(int device_id, Stream stream) = 0;
+  // A place in a stream: after all that is queued now.
   virtual Event RecordEvent(int device_id, Stream stream) = 0;
-  virtual void WaitEvent(int device_id, Stream stream, Event event) = 0;  // releases the event
-  // Returns when all work on the stream is done; throws what the work failed with.
+  // What is queued on `stream` from now on runs after the event's place.  Releases the event.
+  virtual void WaitEvent(int device_id, Stream stream, Event event) = 0;
+  // Returns when all work on the stream is done; throws what the first work that failed threw.
   virtual void Synchronize(int device_id, Stream stream) = 0;
-  // Queues a kernel; 0 is success.
+  // Queues a kernel; 0 is success.  `work` may throw instead, with a better message.
   virtual void Launch(int device_id, Stream stream, std::function<int()> work) = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "runtime/kernel_work.h"
 #include "runtime/platform/library.h"
 #include "target/native_abi.h"
 
@@ -16,10 +17,10 @@ namespace relaxvm::runtime {
 
 class KernelLibrary : public tvm::ffi::ModuleObj {
  public:
-  // A table in memory; `keep_alive` owns the code.  `context_slot` (may be null) is what
-  // kKernelContextSymbol names.
+  // A table in memory; `keep_alive` owns the code.  `context_slot` and `work` (may be null) are
+  // what kKernelContextSymbol and kKernelWorkSymbol name.
   KernelLibrary(const RelaxvmKernelTable* table, tvm::ffi::Any keep_alive,
-                const RelaxvmKernelContext** context_slot);
+                const RelaxvmKernelContext** context_slot, const char* work = nullptr);
   // A library file.  Without a kernel table it serves what it exports as __tvm_ffi_<name>.
   explicit KernelLibrary(std::unique_ptr<SharedLibrary> library);
 
@@ -30,6 +31,8 @@ class KernelLibrary : public tvm::ffi::ModuleObj {
 
   // Null when the library has no direct entry of that name.
   const RelaxvmKernelEntry* FindKernel(const std::string& name) const;
+  // Null when the compiler wrote down nothing about it.
+  const KernelWork* FindWork(const std::string& name) const;
   // A compiled Relax function, by the name of its row.  Null when there is none; throws
   // RuntimeError when it was compiled for another version.
   RelaxvmNative FindNative(const std::string& name) const;
@@ -43,6 +46,7 @@ class KernelLibrary : public tvm::ffi::ModuleObj {
   std::unique_ptr<SharedLibrary> library_;
   tvm::ffi::Any keep_alive_;
   std::unordered_map<std::string, const RelaxvmKernelEntry*> kernels_;
+  std::unordered_map<std::string, KernelWork> work_;
 };
 
 using KernelLibraryPtr = tvm::ffi::ObjectPtr<KernelLibrary>;

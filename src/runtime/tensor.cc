@@ -155,6 +155,18 @@ ffi::Tensor EmptyHostTensor(ffi::ShapeView shape, DLDataType dtype) {
 
 bool IsHost(DLDevice device) { return device.device_type == kDLCPU; }
 
+namespace {
+
+// A tensor may say that it is on a device and have memory of another one.
+void CheckMemory(const DLTensor& tensor) {
+  DeviceApi* api = GetDeviceApi(tensor.device);
+  if (api->Owns(tensor.device.device_id, DataOf(tensor), ffi::GetDataSize(tensor))) return;
+  Fail(ErrorKind::kValueError, "a tensor says that it is on ", DeviceName(tensor.device),
+       ", but its memory is not; allocate it there, or copy it");
+}
+
+}  // namespace
+
 void CopyTensor(const DLTensor& from, const DLTensor& to) {
   bool same_shape =
       from.ndim == to.ndim && std::memcmp(from.shape, to.shape, from.ndim * sizeof(int64_t)) == 0;
@@ -164,15 +176,18 @@ void CopyTensor(const DLTensor& from, const DLTensor& to) {
   if (!ffi::IsContiguous(from) || !ffi::IsContiguous(to)) {
     Fail(ErrorKind::kValueError, "a copy between devices needs contiguous tensors");
   }
-  size_t num_bytes = ffi::GetDataSize(from);
-  DLDevice device = IsHost(from.device) ? to.device : from.device;
   if (!IsHost(from.device) && !IsHost(to.device) && !SameDevice(from.device, to.device)) {
-    Fail(ErrorKind::kRuntimeError, "no copy between ", DeviceName(from.device), " and ",
-         DeviceName(to.device), "; copy through the host");
+    ffi::Tensor host = EmptyHostTensor({from.shape, static_cast<size_t>(from.ndim)}, from.dtype);
+    CopyTensor(from, Raw(host));
+    CopyTensor(Raw(host), to);
+    return;
   }
+  CheckMemory(from);
+  CheckMemory(to);
+  DLDevice device = IsHost(from.device) ? to.device : from.device;
   DeviceApi* api = GetDeviceApi(device);
-  api->Copy(device.device_id, DataOf(from), DataOf(to), num_bytes, nullptr);
-  api->Synchronize(device.device_id, nullptr);
+  api->Copy(device.device_id, DataOf(from), DataOf(to), ffi::GetDataSize(from), nullptr);
+  if (IsHost(to.device)) api->Synchronize(device.device_id, nullptr);
 }
 
 }  // namespace relaxvm::runtime

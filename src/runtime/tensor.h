@@ -62,7 +62,9 @@ tvm::ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, tvm::ffi::
 // The same from a process-wide pool of host memory without a cache.
 tvm::ffi::Tensor EmptyHostTensor(tvm::ffi::ShapeView shape, DLDataType dtype);
 
-// Copies values; shapes and dtypes must agree, both must be dense.  Done when it returns.
+// Copies values; shapes and dtypes must agree, both must be dense.  Memory of the host is read and
+// written when it returns; a device follows in the order of its stream.  Through the host where two
+// devices have no other way.
 void CopyTensor(const DLTensor& from, const DLTensor& to);
 
 inline const DLTensor& Raw(const tvm::ffi::Tensor& tensor) { return *tensor.GetDLTensorPtr(); }

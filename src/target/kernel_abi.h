@@ -78,6 +78,9 @@ inline constexpr const char* kKernelTableSymbol = "__relaxvm_kernel_table";  // 
 inline constexpr const char* kKernelContextSymbol =
     "__relaxvm_kernel_context";  // const RelaxvmKernelContext*, set at load;
                                  // null: packed entries run serially
+// Text, ends with 0: how much each kernel does, a line "name<tab>operations|bytes".  May be
+// missing.
+inline constexpr const char* kKernelWorkSymbol = "__relaxvm_kernel_work";
 inline constexpr const char* kPackedPrefix = "__tvm_ffi_";
 inline constexpr const char* kCompiledFunctionPrefix = "__vmtir__";
 

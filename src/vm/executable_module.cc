@@ -108,6 +108,16 @@ RelaxvmNative ExecutableModule::FindNative(const std::string& name) const {
   return result;
 }
 
+const runtime::KernelWork* ExecutableModule::FindWork(const std::string& name) const {
+  const runtime::KernelWork* result = nullptr;
+  VisitImports(this, [&](ffi::ModuleObj* module) {
+    if (auto* library = dynamic_cast<runtime::KernelLibrary*>(module))
+      result = library->FindWork(name);
+    return result != nullptr;
+  });
+  return result;
+}
+
 std::optional<ffi::Function> ExecutableModule::FindImport(const std::string& name) const {
   std::optional<ffi::Function> result;
   VisitImports(this, [&](ffi::ModuleObj* module) {
@@ -122,7 +132,7 @@ ffi::Module LinkExecutable(bytecode::ExecutableData data, const KernelTableRef& 
   auto executable = ffi::make_object<ExecutableModule>(std::move(data), "the compiled executable");
   if (kernels.table != nullptr) {
     auto library = ffi::make_object<runtime::KernelLibrary>(kernels.table, kernels.keep_alive,
-                                                            kernels.context_slot);
+                                                            kernels.context_slot, kernels.work);
     executable->ImportModule(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(library)));
   }
   for (const ffi::Module& import : imports) executable->ImportModule(import);

@@ -32,6 +32,7 @@ class ExecutableModule final : public tvm::ffi::ModuleObj {
   const RelaxvmKernelEntry* FindKernel(const std::string& name) const;
   // `__vmtir__<name>` of our own kernel tables; null when there is none.
   RelaxvmNative FindNative(const std::string& name) const;
+  const runtime::KernelWork* FindWork(const std::string& name) const;
   std::optional<tvm::ffi::Function> FindImport(const std::string& name) const;
 
  private:
@@ -46,8 +47,9 @@ using ExecutablePtr = tvm::ffi::ObjectPtr<ExecutableModule>;
 struct KernelTableRef {
   const RelaxvmKernelTable* table = nullptr;  // null: no kernels
   const RelaxvmKernelContext** context_slot =
-      nullptr;               // address of the symbol kKernelContextSymbol; may be null
-  tvm::ffi::Any keep_alive;  // owns the code
+      nullptr;                 // address of the symbol kKernelContextSymbol; may be null
+  tvm::ffi::Any keep_alive;    // owns the code
+  const char* work = nullptr;  // what kKernelWorkSymbol names; may be null
 };
 
 // An executable with the kernels it calls; `imports` are searched after them.

@@ -7,6 +7,7 @@
 #include <tvm/ffi/container/tensor.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "vm/builtins/table.h"
@@ -90,12 +91,13 @@ inline const DLTensor* TensorOf(TVMFFIObject* object) {
 inline bool GatherKernel(const Insn* ip, Slot* regs, const DLTensor** tensors, int64_t* scalars,
                          uint32_t num_scalars) {
   uint32_t num_tensors = ip->aux;
-  int32_t off_cpu = 0;
+  constexpr DLDevice kHost{kDLCPU, 0};
+  uint64_t elsewhere = 0;  // nonzero: a tensor is not on cpu(0)
   for (uint32_t i = 0; i < num_tensors; ++i) {
     const Slot* arg = ArgAt(ip, regs, ip->words[i]);
     if (UNLIKELY(arg->type_index != kTVMFFITensor)) return false;
     tensors[i] = TensorOf(arg->v_obj);
-    off_cpu |= tensors[i]->device.device_type ^ kDLCPU;
+    elsewhere |= std::bit_cast<uint64_t>(tensors[i]->device) ^ std::bit_cast<uint64_t>(kHost);
   }
   for (uint32_t i = 0; i < num_scalars; ++i) {
     uint32_t word = ip->words[num_tensors + i];
@@ -113,7 +115,7 @@ inline bool GatherKernel(const Insn* ip, Slot* regs, const DLTensor** tensors, i
       std::memcpy(&scalars[i], &number, sizeof(number));
     }
   }
-  return off_cpu == 0;
+  return elsewhere == 0;
 }
 
 struct Link {
@@ -416,6 +418,31 @@ dispatch:
     DropDying(ip, regs);
     StoreDst(ip, regs, LoadResult(&out));
     NEXT();
+  }
+
+  HANDLER(kInstrumentedTail) {
+    POLL();
+    const Function* callee = ip->function;
+    if (UNLIKELY(regs + callee->num_slots + callee->max_scratch > c->limit)) {
+      RaiseStackOverflow(callee);
+      goto fail;
+    }
+    Slot* scratch = c->top;
+    const Slot* args = Gather(ip, regs, scratch);
+    c->top = scratch + ip->num_args;
+    TailAction action = BeforeTailCall(c, ip, args);
+    c->top = scratch;
+    if (UNLIKELY(action == TailAction::kFail)) goto fail;
+    GatherOwned(ip, regs, scratch, 0);
+    if (action == TailAction::kSkip) {
+      for (uint32_t i = 0; i < ip->num_args; ++i) Drop(Load(&scratch[i]));
+      returned = Value::None();
+      goto return_value;
+    }
+    for (uint32_t i = 0; i < ip->num_args; ++i) Store(&regs[i], Load(&scratch[i]));
+    c->top = regs + callee->num_slots;
+    ip = callee->entry;
+    DISPATCH();
   }
 #if !RELAXVM_COMPUTED_GOTO
 }

@@ -125,6 +125,7 @@ class Emitter {
     switch (op) {
       case Op::kCallVM:
       case Op::kTailCallVM:
+      case Op::kInstrumentedTail:
       case Op::kInvokeClosure:
       case Op::kTailInvokeClosure:
       case Op::kRet:
@@ -245,7 +246,8 @@ class Emitter {
 
   void BindCallee(const LowInsn& insn, Op op, Insn* out) const {
     const Binding* binding = &bindings_[insn.func_index];
-    switch (op == Op::kInstrumented ? static_cast<Op>(insn.aux) : op) {
+    bool is_watched = op == Op::kInstrumented || op == Op::kInstrumentedTail;
+    switch (is_watched ? static_cast<Op>(insn.aux) : op) {
       case Op::kCallPacked:
         out->safe_call = binding->packed->safe_call;
         out->self = const_cast<ffi::FunctionObj*>(binding->packed);

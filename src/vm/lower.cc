@@ -71,7 +71,7 @@ class Lowering {
       LowInsn& insn = result_.insns[i];
       if (insn.op == Op::kGoto && insn.target <= i) insn.op = Op::kGotoBack;
     }
-    if (!program_.is_instrumented) MarkTailCalls();
+    MarkTailCalls();
     return std::move(result_);
   }
 
@@ -224,10 +224,15 @@ class Lowering {
   // frame.
   void MarkTailCalls() {
     for (LowInsn& call : result_.insns) {
-      if (call.op != Op::kCallVM && (call.op != Op::kInvokeClosure || is_native_)) continue;
+      bool is_watched = call.op == Op::kInstrumented;
+      if (is_watched && is_native_) continue;
+      Op op = is_watched ? static_cast<Op>(call.aux) : call.op;
+      if (op != Op::kCallVM && (op != Op::kInvokeClosure || is_native_)) continue;
       if (call.dst < 0 || !ResultIsReturned(static_cast<size_t>(&call - result_.insns.data())))
         continue;
-      call.op = call.op == Op::kCallVM ? Op::kTailCallVM : Op::kTailInvokeClosure;
+      call.op = is_watched          ? Op::kInstrumentedTail
+                : op == Op::kCallVM ? Op::kTailCallVM
+                                    : Op::kTailInvokeClosure;
     }
   }
 
@@ -237,7 +242,7 @@ class Lowering {
     for (int step = 0; step < kMaxTailSteps; ++step) {
       const LowInsn& insn = result_.insns[at];
       const LowOperand* args = result_.args(insn);
-      switch (insn.op) {
+      switch (Unwatched(insn)) {
         case Op::kRet: return !args[0].is_const && args[0].index == result;
         case Op::kGoto: at = insn.target; continue;
         case Op::kNull:
@@ -255,6 +260,14 @@ class Lowering {
       ++at;
     }
     return false;
+  }
+
+  // What an instrumented call of a builtin is when nobody watches.
+  Op Unwatched(const LowInsn& insn) const {
+    if (insn.op != Op::kInstrumented || static_cast<Op>(insn.aux) != Op::kCallBuiltin)
+      return insn.op;
+    auto is = [&](Builtin builtin) { return bindings_[insn.func_index].builtin == builtin; };
+    return is(Builtin::kCopy) ? Op::kCopy : is(Builtin::kNullValue) ? Op::kNull : insn.op;
   }
 
   LowOperand Operand(Arg arg, bool is_foreign) {

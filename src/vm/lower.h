@@ -47,7 +47,9 @@ struct LowFunction {
   const LowOperand* args(const LowInsn& insn) const { return operands.data() + insn.first_arg; }
 };
 
-inline bool IsTail(Op op) { return op == Op::kTailCallVM || op == Op::kTailInvokeClosure; }
+inline bool IsTail(Op op) {
+  return op == Op::kTailCallVM || op == Op::kTailInvokeClosure || op == Op::kInstrumentedTail;
+}
 inline bool IsBranch(Op op) { return op == Op::kIf || op == Op::kIfCond; }
 // Whether control never goes on to the next operation.
 inline bool EndsFlow(Op op) {

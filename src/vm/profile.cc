@@ -15,14 +15,15 @@ int64_t ClockNs() {
 
 }  // namespace
 
-Profile::Profile() : begin_ns_(ClockNs()) {}
+Profile::Profile(std::vector<ProfiledFunction> functions)
+    : begin_ns_(ClockNs()), functions_(std::move(functions)) {}
 
 int64_t Profile::NowNs() const { return ClockNs() - begin_ns_; }
 
-void Profile::Add(const ProfileEvent& event) {
+void Profile::Add(ProfileEvent event) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (events_.size() < kMaxEvents) {
-    events_.push_back(event);
+    events_.push_back(std::move(event));
   } else {
     ++num_lost_;
   }
@@ -31,6 +32,11 @@ void Profile::Add(const ProfileEvent& event) {
 std::vector<ProfileEvent> Profile::events() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return events_;
+}
+
+int64_t Profile::num_lost() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return num_lost_;
 }
 
 int32_t ThreadNumber() {

@@ -43,12 +43,13 @@ using BuiltinFunction = int (*)(CallContext* context, const Slot* args, int32_t 
   OP(kReadCond)          /* R[dst] := truth of arg                                            */ \
   OP(kDrop)              /* frees registers                                                   */ \
   OP(kGoto)                                                                                      \
-  OP(kGotoBack)     /* Goto to an earlier place: polls for interrupts                    */      \
-  OP(kIf)           /* if arg (int or bool) is zero then goto                            */      \
-  OP(kIfCond)       /* ReadCond and If in one                                            */      \
-  OP(kRet)          /* return arg, taken over                                            */      \
-  OP(kRetConst)     /* return a constant                                                 */      \
-  OP(kInstrumented) /* any call, between two calls of the instrument                     */
+  OP(kGotoBack)         /* Goto to an earlier place: polls for interrupts                    */  \
+  OP(kIf)               /* if arg (int or bool) is zero then goto                            */  \
+  OP(kIfCond)           /* ReadCond and If in one                                            */  \
+  OP(kRet)              /* return arg, taken over                                            */  \
+  OP(kRetConst)         /* return a constant                                                 */  \
+  OP(kInstrumented)     /* any call, between two calls of the instrument                     */  \
+  OP(kInstrumentedTail) /* kTailCallVM after a call of the instrument                  */
 
 enum class Op : uint32_t {
 #define OP(name) name,

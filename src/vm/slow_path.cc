@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
-#include "runtime/device.h"
+#include "runtime/kernel_launch.h"
 #include "runtime/tensor.h"
 #include "support/dtype.h"
 #include "vm/closure.h"
@@ -135,50 +134,6 @@ int RaiseKernelError(CallContext* context, const Insn* ip, Slot* regs) {
                                DescribeKernelArgs(ip, regs) + ")");
 }
 
-namespace {
-
-// Runs a kernel on a device whose work is queued: the tensors are copied, their memory is freed in
-// stream order.
-int LaunchKernel(CallContext* context, const Insn* ip, std::vector<const DLTensor*> tensors,
-                 std::vector<int64_t> scalars, DLDevice device) {
-  struct Job {
-    std::vector<DLTensor> tensors;
-    std::vector<std::vector<int64_t>> dims;
-    std::vector<int64_t> scalars;
-    RelaxvmKernel kernel;
-    int num_threads;
-  };
-  auto job = std::make_shared<Job>();
-  job->kernel = ip->kernel->direct;
-  job->scalars = std::move(scalars);
-  job->num_threads = context->kernel.num_threads;
-  for (const DLTensor* tensor : tensors) {
-    job->tensors.push_back(*tensor);
-    job->dims.emplace_back(tensor->shape, tensor->shape + tensor->ndim);
-    job->dims.emplace_back(tensor->strides, tensor->strides + tensor->ndim);
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    job->tensors[i].shape = job->dims[2 * i].data();
-    job->tensors[i].strides = job->dims[2 * i + 1].data();
-  }
-  try {
-    runtime::GetDeviceApi(device)->Launch(device.device_id, nullptr, [job] {
-      std::vector<const DLTensor*> pointers;
-      for (const DLTensor& tensor : job->tensors) pointers.push_back(&tensor);
-      runtime::KernelHost host;
-      RelaxvmKernelContext kernel_context =
-          runtime::MakeKernelContext(&host, job->num_threads, nullptr);
-      return job->kernel(&kernel_context, pointers.data(), job->scalars.data());
-    });
-  } catch (const ffi::Error& error) {
-    ffi::detail::SetSafeCallRaised(error);
-    return -1;
-  }
-  return 0;
-}
-
-}  // namespace
-
 int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
   const RelaxvmKernelEntry* kernel = ip->kernel;
   // The loop shares this function with both operations; the last argument of a dynamic call is a
@@ -190,19 +145,11 @@ int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
                                   DescribeValue(*ArgAt(ip, regs, i)));
   };
   std::vector<const DLTensor*> tensors;
-  DLDevice device{kDLCPU, 0};
   for (uint32_t i = 0; i < ip->aux; ++i) {
     const Slot* arg = ArgAt(ip, regs, i);
     if (arg->type_index != kTVMFFITensor) return bad_argument(i, "a tensor");
     tensors.push_back(reinterpret_cast<const DLTensor*>(reinterpret_cast<const char*>(arg->v_obj) +
                                                         sizeof(TVMFFIObject)));
-    if (i == 0) device = tensors[0]->device;
-    if (tensors[i]->device.device_type != device.device_type) {
-      return Raise("ValueError", std::string(kernel->name) + ": argument " + std::to_string(i) +
-                                     " is on " + runtime::DeviceName(tensors[i]->device) +
-                                     ", argument 0 on " + runtime::DeviceName(device) +
-                                     "; copy it with to_vdevice");
-    }
   }
   std::vector<int64_t> scalars;
   uint32_t num_given = ip->num_args - (is_dyn ? 1 : 0);
@@ -230,16 +177,13 @@ int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
     }
     scalars.insert(scalars.end(), shape.begin(), shape.end());
   }
-  if (device.device_type == runtime::kDLNull) {
-    return LaunchKernel(context, ip, std::move(tensors), std::move(scalars), device);
+  try {
+    int code = runtime::RunKernel(*kernel, tensors, scalars, &context->kernel, context->vm->Self());
+    return code == 0 ? 0 : RaiseKernelError(context, ip, regs);
+  } catch (const ffi::Error& error) {
+    ffi::detail::SetSafeCallRaised(error);
+    return -1;
   }
-  if (device.device_type != kDLCPU) {
-    return Raise("ValueError", std::string(kernel->name) + " runs on the CPU, argument 0 is on " +
-                                   runtime::DeviceName(device) + "; copy it with to_vdevice");
-  }
-  if (kernel->direct(&context->kernel, tensors.data(), scalars.data()) != 0)
-    return RaiseKernelError(context, ip, regs);
-  return 0;
 }
 
 int ReadConditionSlowly(const Slot* value) {
@@ -320,6 +264,10 @@ int CallValue(CallContext* context, const Slot* function, std::span<const Slot> 
 
 Value MakeFunctionValue(const Function* function) {
   return Release(ffi::Any(MakeClosure(function->program->vm, function->func_index)));
+}
+
+TailAction BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args) {
+  return context->vm->BeforeTailCall(ip, args);
 }
 
 int CallInstrumented(CallContext* context, const Insn* ip, const Slot* args, Slot* result) {

@@ -52,5 +52,9 @@ int CallValue(CallContext* context, const Slot* function, std::span<const Slot> 
 Value MakeFunctionValue(const Function* function);
 // A call between two calls of the VM's instrument.
 int CallInstrumented(CallContext* context, const Insn* ip, const Slot* args, Slot* result);
+// What is due before a watched call that replaces its frame.  Nothing comes after it: the frame is
+// gone.
+enum class TailAction { kCall, kSkip, kFail };
+TailAction BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args);
 
 }  // namespace relaxvm::vm

@@ -68,33 +68,97 @@ void VirtualMachine::Load(std::vector<DeviceConfig> devices) {
         runtime::MemoryPool::Create(config.device, config.allocator, config.memory_limit_bytes));
   }
   num_threads_ = runtime::DefaultNumThreads();
+  PlaceConstants();
   plain_ = MakeProgram(/*instrumented=*/false);
   current_ = plain_.get();
 }
 
-// Constants live on the first device; a memory scope of its own only exists on devices that have
-// one.
-ffi::Any VirtualMachine::OnDevice(const ffi::Any& constant) const {
-  auto tensor = constant.as<ffi::Tensor>();
-  if (!tensor || runtime::IsHost(pools_[0]->device())) return constant;
-  ffi::Tensor copy = runtime::EmptyTensor(pools_[0], tensor->shape(), tensor->dtype());
-  runtime::CopyTensor(runtime::Raw(*tensor), runtime::Raw(copy));
+namespace {
+
+// Which constants something else than `to_device` reads.
+std::vector<bool> ReadInPlace(const bytecode::ExecutableData& data) {
+  std::vector<bool> result(data.constants.size(), false);
+  for (const bytecode::FuncInfo& info : data.func_table) {
+    if (info.kind == bytecode::FuncKind::kVMTIRFunc) result.assign(result.size(), true);
+    if (info.kind != bytecode::FuncKind::kVMFunc) continue;
+    for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
+      bytecode::Instruction insn = data.GetInstruction(i);
+      if (insn.op != bytecode::Opcode::kCall) continue;
+      bool is_copy = bytecode::FindBuiltin(data.func_table[static_cast<size_t>(insn.func)].name) ==
+                     bytecode::Builtin::kToDevice;
+      for (size_t k = is_copy ? 1 : 0; k < insn.num_args(); ++k) {
+        bytecode::Arg arg = insn.arg(k);
+        if (arg.kind() == bytecode::ArgKind::kConstIdx)
+          result[static_cast<size_t>(arg.value())] = true;
+      }
+    }
+  }
+  return result;
+}
+
+const ffi::Object* ObjectOf(const ffi::ObjectRef& ref) { return ref.get(); }
+
+ffi::Tensor CopyIn(const std::shared_ptr<runtime::MemoryPool>& pool, const ffi::Tensor& tensor) {
+  ffi::Tensor copy = runtime::EmptyTensor(pool, tensor.shape(), tensor.dtype());
+  runtime::CopyTensor(runtime::Raw(tensor), runtime::Raw(copy));
   return copy;
 }
 
-std::unique_ptr<Program> VirtualMachine::MakeProgram(bool instrumented) {
-  std::vector<ffi::Any> constants;
-  if (plain_ != nullptr) {
-    constants = plain_->constants;
-  } else {
-    for (const ffi::Any& constant : data().constants) constants.push_back(OnDevice(constant));
+}  // namespace
+
+// Constants lie on the first device; those that are only copied elsewhere stay in the host's
+// memory.
+void VirtualMachine::PlaceConstants() {
+  std::vector<bool> is_read = ReadInPlace(data());
+  for (size_t i = 0; i < data().constants.size(); ++i) {
+    ffi::Any constant = data().constants[i];
+    if (auto tensor = constant.as<ffi::Tensor>()) {
+      if (is_read[i] && !runtime::SameDevice(tensor->device(), pools_[0]->device()))
+        constant = CopyIn(pools_[0], *tensor);
+      constant_tensors_.insert(ObjectOf(*constant.as<ffi::Tensor>()));
+    }
+    constants_.push_back(std::move(constant));
   }
+}
+
+std::shared_ptr<runtime::MemoryPool> VirtualMachine::PoolOf(DLDevice device) const {
+  for (const auto& pool : pools_) {
+    if (runtime::SameDevice(pool->device(), device)) return pool;
+  }
+  return nullptr;
+}
+
+void VirtualMachine::Synchronize() const {
+  for (const auto& pool : pools_) {
+    DLDevice device = pool->device();
+    runtime::GetDeviceApi(device)->Synchronize(device.device_id, nullptr);
+  }
+}
+
+std::optional<ffi::Tensor> VirtualMachine::ConstantOn(const ffi::Tensor& tensor, DLDevice device) {
+  std::shared_ptr<runtime::MemoryPool> pool = PoolOf(device);
+  if (pool == nullptr || !constant_tensors_.count(ObjectOf(tensor))) return std::nullopt;
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto [it, is_new] = constant_copies_.try_emplace(
+      {ObjectOf(tensor), static_cast<int>(device.device_type), device.device_id}, tensor);
+  if (is_new) {
+    try {
+      it->second = CopyIn(pool, tensor);
+    } catch (...) {
+      constant_copies_.erase(it);
+      throw;
+    }
+  }
+  return it->second;
+}
+
+std::unique_ptr<Program> VirtualMachine::MakeProgram(bool instrumented) {
   FunctionSources sources;
   sources.find_kernel = [this](const std::string& name) { return executable_->FindKernel(name); };
   sources.find_native = [this](const std::string& name) { return executable_->FindNative(name); };
   sources.find_import = [this](const std::string& name) { return executable_->FindImport(name); };
   sources.find_global = FindGlobalFunction;
-  return LoadProgram(data(), std::move(constants), this, sources, {.instrumented = instrumented});
+  return LoadProgram(data(), constants_, this, sources, {.instrumented = instrumented});
 }
 
 std::vector<const Program*> VirtualMachine::AllPrograms() const {
@@ -152,139 +216,6 @@ const bytecode::FuncInfo& VirtualMachine::InfoOf(const std::string& function) co
   return *info;
 }
 
-// ---- instruments --------------------------------------------------------------
-
-void VirtualMachine::SelectProgram() {
-  bool is_watched;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    is_watched = instrument_ != nullptr || profile_ != nullptr;
-    if (!is_watched || instrumented_ != nullptr) {
-      current_.store(is_watched ? instrumented_.get() : plain_.get(), std::memory_order_release);
-      return;
-    }
-  }
-  std::unique_ptr<Program> program = MakeProgram(/*instrumented=*/true);
-  std::lock_guard<std::mutex> lock(mutex_);
-  // Two threads may come here at once; what a call runs must never go away.
-  if (instrumented_ == nullptr) instrumented_ = std::move(program);
-  current_.store(instrumented_.get(), std::memory_order_release);
-}
-
-void VirtualMachine::SetInstrument(ffi::Function instrument) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    instrument_ = instrument == nullptr
-                      ? nullptr
-                      : std::make_shared<const ffi::Function>(std::move(instrument));
-  }
-  SelectProgram();
-}
-
-void VirtualMachine::BeginProfile() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    profile_ = std::make_shared<Profile>();
-  }
-  SelectProgram();
-}
-
-std::shared_ptr<const Profile> VirtualMachine::EndProfile() {
-  std::shared_ptr<const Profile> result;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    result = std::move(profile_);
-    profile_ = nullptr;
-  }
-  if (result == nullptr) Fail(ErrorKind::kRuntimeError, "no profile was begun");
-  SelectProgram();
-  return result;
-}
-
-namespace {
-
-// Runs the operation that an instrumented call stands for.
-int RunWrapped(CallContext* context, const Insn* ip, const Slot* args, Slot* result) {
-  int32_t num_args = static_cast<int32_t>(ip->num_args);
-  switch (static_cast<Op>(ip->aux)) {
-    case Op::kCallPacked: return ip->safe_call(ip->self, args, num_args, result);
-    case Op::kCallBuiltin: return ip->builtin(context, args, num_args, result);
-    case Op::kCallVM:
-    case Op::kCallTir:
-      return Invoke(ip->function, {args, static_cast<size_t>(num_args)}, {}, result);
-    default: return Raise("InternalError", "an instrumented call of an unknown kind");
-  }
-}
-
-}  // namespace
-
-int VirtualMachine::RunProfiled(CallContext* context, const Insn* ip, const Slot* args,
-                                Slot* result, Profile* profile) {
-  if (profile == nullptr) return RunWrapped(context, ip, args, result);
-  thread_local int32_t depth = 0;
-  ProfileEvent event{
-      static_cast<int64_t>(ip->func_index), profile->NowNs(), 0, 0, ThreadNumber(), depth};
-  for (uint32_t i = 0; i < ip->num_args; ++i) {
-    if (args[i].type_index != kTVMFFITensor) continue;
-    event.num_bytes +=
-        static_cast<int64_t>(ffi::GetDataSize(runtime::Raw(View(&args[i]).cast<ffi::Tensor>())));
-  }
-  ++depth;
-  int code = RunWrapped(context, ip, args, result);
-  --depth;
-  event.duration_ns = profile->NowNs() - event.start_ns;
-  profile->Add(event);
-  return code;
-}
-
-int VirtualMachine::CallWithInstrument(CallContext* context, const Insn* ip, const Slot* args,
-                                       Slot* result) {
-  std::shared_ptr<const ffi::Function> instrument;
-  std::shared_ptr<Profile> profile;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    instrument = instrument_;
-    profile = profile_;
-  }
-  if (instrument == nullptr) return RunProfiled(context, ip, args, result, profile.get());
-  constexpr int64_t kSkipRun = 1;
-  const std::string& name = data().func_table[ip->func_index].name;
-  // (function, name, before_run, return value, args...)
-  std::vector<ffi::AnyView> call(4 + ip->num_args);
-  ffi::Any function = program()->func_pool[ip->func_index];
-  ffi::String symbol(name);
-  call[0] = function;
-  call[1] = symbol;
-  call[2] = true;
-  call[3] = nullptr;
-  // A dtype is passed as its name, as TVM does.
-  std::vector<ffi::String> dtype_names;
-  dtype_names.reserve(ip->num_args);
-  for (uint32_t i = 0; i < ip->num_args; ++i) {
-    if (args[i].type_index == kTVMFFIDataType) {
-      dtype_names.emplace_back(DTypeName(args[i].v_dtype));
-      call[4 + i] = dtype_names.back();
-    } else {
-      call[4 + i] = View(&args[i]);
-    }
-  }
-  try {
-    ffi::Any action;
-    instrument->CallPacked(call.data(), static_cast<int32_t>(call.size()), &action);
-    if (action.try_cast<int64_t>().value_or(0) == kSkipRun) return 0;
-    if (int code = RunProfiled(context, ip, args, result, profile.get()); code != 0) return code;
-    call[2] = false;
-    call[3] = View(result);
-    instrument->CallPacked(call.data(), static_cast<int32_t>(call.size()), &action);
-  } catch (const ffi::Error& error) {
-    Drop(LoadResult(result));
-    Store(result, Value::None());
-    ffi::detail::SetSafeCallRaised(error);
-    return -1;
-  }
-  return 0;
-}
-
 // ---- stateful interface -------------------------------------------------------
 
 void VirtualMachine::SetInput(const std::string& function, std::vector<ffi::Any> args) {
@@ -297,9 +228,7 @@ void VirtualMachine::SetInput(const std::string& function, std::vector<ffi::Any>
   for (ffi::Any& arg : args) {
     auto tensor = arg.as<ffi::Tensor>();
     if (!tensor || runtime::SameDevice(tensor->device(), pools_[0]->device())) continue;
-    ffi::Tensor copy = runtime::EmptyTensor(pools_[0], tensor->shape(), tensor->dtype());
-    runtime::CopyTensor(runtime::Raw(*tensor), runtime::Raw(copy));
-    arg = copy;
+    arg = CopyIn(pools_[0], *tensor);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   inputs_[function] = std::move(args);

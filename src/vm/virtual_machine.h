@@ -4,12 +4,16 @@
 // get_output keep state per VM, under a lock.
 #pragma once
 
+#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/memory_pool.h"
@@ -18,6 +22,8 @@
 #include "vm/program.h"
 
 namespace relaxvm::vm {
+
+enum class TailAction;
 
 struct DeviceConfig {
   DLDevice device;
@@ -51,6 +57,13 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   size_t num_devices() const { return pools_.size(); }
   // -1 is the host, the last device.  Throws IndexError.
   const std::shared_ptr<runtime::MemoryPool>& pool(int64_t index) const;
+  // The pool of the VM's device; null when it has none there.
+  std::shared_ptr<runtime::MemoryPool> PoolOf(DLDevice device) const;
+  // Waits for all work on the VM's devices.
+  void Synchronize() const;
+  // A constant of the executable on another device: copied there once, at its first use.  Empty
+  // when `tensor` is no constant.
+  std::optional<tvm::ffi::Tensor> ConstantOn(const tvm::ffi::Tensor& tensor, DLDevice device);
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
   void set_num_threads(int count);
   int64_t time_limit_ns() const { return time_limit_ns_.load(std::memory_order_relaxed); }
@@ -65,6 +78,7 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   void BeginProfile();
   std::shared_ptr<const Profile> EndProfile();
   int CallWithInstrument(CallContext* context, const Insn* ip, const Slot* args, Slot* result);
+  TailAction BeforeTailCall(const Insn* ip, const Slot* args);
 
   // The stateful interface.
   void SetInput(const std::string& function, std::vector<tvm::ffi::Any> args);
@@ -79,9 +93,14 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
 
  private:
   void Load(std::vector<DeviceConfig> devices);
-  tvm::ffi::Any OnDevice(const tvm::ffi::Any& constant) const;
+  void PlaceConstants();
   std::unique_ptr<Program> MakeProgram(bool instrumented);
   const bytecode::FuncInfo& InfoOf(const std::string& function) const;
+  struct Watchers {
+    std::shared_ptr<const tvm::ffi::Function> instrument;  // may be null
+    std::shared_ptr<Profile> profile;                      // may be null
+  };
+  Watchers CurrentWatchers() const;
   // New calls run the instrumented program while an instrument or a profile is set.
   void SelectProgram();
   int RunProfiled(CallContext* context, const Insn* ip, const Slot* args, Slot* result,
@@ -94,6 +113,8 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   std::atomic<int64_t> stack_bytes_{int64_t{64} << 20};  // kDefaultStackBytes of call_context.h
   std::unique_ptr<Program> plain_, instrumented_;
   std::atomic<const Program*> current_{nullptr};
+  std::vector<tvm::ffi::Any> constants_;  // where programs use them
+  std::unordered_set<const tvm::ffi::Object*> constant_tensors_;
 
   mutable std::mutex mutex_;  // guards all below
   std::shared_ptr<const tvm::ffi::Function> instrument_;
@@ -101,6 +122,8 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   std::map<std::string, std::vector<tvm::ffi::Any>> inputs_;
   std::map<std::string, tvm::ffi::Any> outputs_;
   std::map<std::string, tvm::ffi::Function> saved_;
+  // (constant as programs use it, device) -> copy
+  std::map<std::tuple<const tvm::ffi::Object*, int, int>, tvm::ffi::Tensor> constant_copies_;
 };
 
 // The object behind a VM, as a value of module type.

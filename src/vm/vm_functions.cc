@@ -5,6 +5,10 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "support/error.h"
 #include "vm/virtual_machine.h"
 
@@ -131,16 +135,77 @@ void SetTimeLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->set_time_limit_ns(static_cast<int64_t>(limit_ms * 1e6));
 }
 
-// Arrays (function name, start ns, duration ns, bytes, thread, depth), in order of their end.
+// Arrays (function name, kind, start ns, duration ns, bytes, operations or None, thread, depth,
+// arguments), in order of their end; then how many were not kept.
 void EndProfile(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
   std::shared_ptr<const Profile> profile = vm->EndProfile();
   ffi::Array<ffi::Any> rows;
   for (const ProfileEvent& event : profile->events()) {
-    const std::string& name = vm->data().func_table[static_cast<size_t>(event.func_index)].name;
-    rows.push_back(ffi::Array<ffi::Any>{ffi::String(name), event.start_ns, event.duration_ns,
-                                        event.num_bytes, event.thread, event.depth});
+    size_t func = static_cast<size_t>(event.func_index);
+    const bytecode::FuncInfo& info = vm->data().func_table[func];
+    const char* kind = "packed";
+    if (info.kind != bytecode::FuncKind::kPackedFunc) {
+      kind = "function";
+    } else if (profile->functions()[func].kernel_params != nullptr) {
+      kind = "kernel";
+    } else if (bytecode::FindBuiltin(info.name)) {
+      kind = "builtin";
+    }
+    ffi::Any operations = event.operations >= 0 ? ffi::Any(event.operations) : ffi::Any(nullptr);
+    rows.push_back(ffi::Array<ffi::Any>{ffi::String(info.name), ffi::String(kind), event.start_ns,
+                                        event.duration_ns, event.num_bytes, operations,
+                                        event.thread, event.depth, ffi::String(event.args)});
   }
-  *result = rows;
+  *result = ffi::Array<ffi::Any>{rows, profile->num_lost()};
+}
+
+// (function, preproc or None, number, repeat, min seconds of a repeat, seconds to pause, repeats
+// between pauses, args...): seconds of a call, for each repeat
+void TimeFunction(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  constexpr int kFirstArg = 7;
+  if (args.size() < kFirstArg) Fail(ErrorKind::kTypeError, "time_function: arguments are missing");
+  std::string name = Text(args, 0);
+  auto function = vm->FindFunction(name);
+  if (!function) Fail(ErrorKind::kValueError, "Unknown function: ", name);
+  ffi::Function preproc(nullptr);  // None would be cast to one
+  if (args[1].type_index() == kTVMFFIFunction) preproc = args[1].cast<ffi::Function>();
+  int64_t number = std::max<int64_t>(1, args[2].cast<int64_t>()), repeat = args[3].cast<int64_t>();
+  double min_seconds = args[4].cast<double>(), pause = args[5].cast<double>();
+  int64_t repeats_to_pause = std::max<int64_t>(1, args[6].cast<int64_t>());
+  const ffi::AnyView* given = args.data() + kFirstArg;
+  int32_t num_given = args.size() - kFirstArg;
+  using Clock = std::chrono::steady_clock;
+  // The VM's limit is for all of it.
+  std::chrono::nanoseconds limit(vm->time_limit_ns());
+  auto begin = Clock::now();
+  auto measure = [&](int64_t count) {
+    auto start = Clock::now();
+    for (int64_t i = 0; i < count; ++i) {
+      ffi::Any ignored;
+      function.value().CallPacked(given, num_given, &ignored);
+      constexpr int64_t kCallsBetweenChecks = 256;
+      if (limit.count() > 0 && i % kCallsBetweenChecks == 0 && Clock::now() - begin > limit)
+        throw ffi::Error("TimeoutError", "the measurement ran past its deadline", "");
+    }
+    vm->Synchronize();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  constexpr int64_t kMostCalls = int64_t{1} << 30;
+  ffi::Array<double> times;
+  measure(1);  // warms up
+  for (int64_t i = 0; i < repeat; ++i) {
+    ffi::Any ignored;
+    if (preproc != nullptr) preproc.CallPacked(given, num_given, &ignored);
+    double seconds = measure(number);
+    while (seconds < min_seconds && number < kMostCalls) {
+      number *= 2;
+      seconds = measure(number);
+    }
+    times.push_back(seconds / static_cast<double>(number));
+    if (pause > 0 && (i + 1) % repeats_to_pause == 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  }
+  *result = times;
 }
 
 struct Row {
@@ -165,6 +230,7 @@ constexpr Row kRows[] = {
     {"set_num_threads", SetNumThreads},
     {"set_stack_limit", SetStackLimit},
     {"set_time_limit", SetTimeLimit},
+    {"time_function", TimeFunction},
     {"trim_memory", TrimMemory},
 };
 

@@ -183,7 +183,7 @@ def test_kernel_runs_late_on_the_null_device(library):
 def test_tensors_on_two_devices_are_an_error(library):
     vm = relax.VirtualMachine(relaxvm.load(library), [relaxvm.null(), relaxvm.cpu()])
     there = relaxvm.runtime.tensor(np.ones(5, "float32"), relaxvm.null())
-    with pytest.raises(ValueError, match=r"argument 1 is on cpu\(0\), argument 0 on null\(0\)"):
+    with pytest.raises(ValueError, match=r"tensor 1 is on cpu\(0\), tensor 0 on null\(0\)"):
         vm["add"](there, floats(5))
 
 

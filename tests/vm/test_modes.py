@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import subprocess
 import sys
 import threading
@@ -253,7 +254,11 @@ def test_instrument_sees_every_call_and_skips_some(mode: str) -> None:
     names = [name for name, before in seen if before]
     assert names.count("vm.builtin.invoke_closure") == 2
     assert "vm.builtin.copy" in names or "vm.builtin.null_value" in names  # internal otherwise
-    assert len(names) * 2 == len(seen)
+    # In bytecode a call that replaces its frame has nothing after it.
+    unpaired = collections.Counter(names) - collections.Counter(
+        name for name, before in seen if not before
+    )
+    assert unpaired.total() == (1 if mode == "bytecode" else 0)
     vm.set_instrument(None)
     seen.clear()
     vm["main"](tensor(X), tensor(X))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
+from ..runtime.tensor import borrow, exportable
 
 # Element types that NumPy takes from DLPack.
 _DLPACK_DTYPES = frozenset(
@@ -17,31 +18,12 @@ _DLPACK_DTYPES = frozenset(
 )
 
 
-class _Writable:
-    """The memory of a read-only array as if it could be written: kernels never write to inputs, and
-    DLPack hands out nothing that is read-only."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        interface = dict(array.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
-        self._keep = array
-
-
-def _exportable(array: np.ndarray) -> np.ndarray:
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        return array.copy(order="C")
-    if not array.flags.writeable and array.dtype.kind in "biuf":
-        return np.asarray(_Writable(array))
-    return array
-
-
 class Borrowed:
     """Tensors over the memory of arrays, for the time of one call."""
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self._arrays = [_exportable(a) for a in arrays]
-        self.tensors = [_tensor(a) for a in self._arrays]
+        self._arrays = [exportable(a) for a in arrays]
+        self.tensors = [borrow(a) for a in self._arrays]
 
     def __enter__(self) -> Borrowed:
         return self
@@ -52,12 +34,6 @@ class Borrowed:
 
     def overlaps(self, array: np.ndarray) -> bool:
         return any(np.may_share_memory(array, a) for a in self._arrays)
-
-
-def _tensor(array: np.ndarray) -> Any:
-    if array.dtype.kind in "biuf":
-        return runtime.from_dlpack(array)
-    return runtime.tensor(array)  # bfloat16 and the like, which DLPack does not take from NumPy
 
 
 def to_numpy(tensor: Any, borrowed: Borrowed, owned: Sequence[tuple[int, int]]) -> np.ndarray:

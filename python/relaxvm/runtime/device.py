@@ -11,6 +11,7 @@ _CUDA_DEVICE_TYPE = 2
 
 _exists = runtime_function("runtime.device_exists")
 _synchronize = runtime_function("runtime.synchronize")
+_null_stats = runtime_function("runtime.null_device_stats")
 
 
 def device(name: str | int, index: int | None = None) -> Device:
@@ -52,3 +53,8 @@ def exists(dev: Device) -> bool:
 def synchronize(dev: Device) -> None:
     """Returns when all work of the device is done."""
     _synchronize(dev)
+
+
+def null_stats() -> dict[str, int]:
+    """What the null device counts: launches, copies, synchronisations, allocations, frees, failures, waiting works."""
+    return {str(name): int(count) for name, count in _null_stats().items()}

@@ -123,3 +123,35 @@ def tensor(values, device: Device | None = None, mem_scope: str | None = None) -
 def from_dlpack(values) -> Tensor:
     """The values of another library's array, without a copy."""
     return tvm_ffi.from_dlpack(values)
+
+
+class _Writable:
+    """The memory of a read-only array as if it could be written: kernels never write to inputs, and
+    DLPack hands out nothing that is read-only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self._keep = array
+
+
+def exportable(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy of it when its memory is not that of a dense, aligned tensor."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        return array.copy(order="C")
+    if not array.flags.writeable and array.dtype.kind in "biuf":
+        return np.asarray(_Writable(array))
+    return array
+
+
+def borrow(values) -> Tensor:
+    """A host tensor over the memory of an array of NumPy or of another library with DLPack.
+
+    Without a copy, unless the values are not dense, or of a dtype that DLPack does not take from NumPy (bfloat16).
+    The memory must not change while the tensor is in use.
+    """
+    if not isinstance(values, np.ndarray):
+        return from_dlpack(values)
+    array = exportable(values)
+    return from_dlpack(array) if array.dtype.kind in "biuf" else tensor(array)

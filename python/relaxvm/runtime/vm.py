@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from relaxvm._ffi import runtime_function, tvm_ffi
-from relaxvm.runtime.device import Device, cpu
+from relaxvm._registry import get_global_func
+from relaxvm.runtime.device import Device, cpu, synchronize
 from relaxvm.runtime.executable import Executable
 from relaxvm.runtime.profile import Event, Profile
-from relaxvm.runtime.tensor import tensor
+from relaxvm.runtime.tensor import borrow, tensor
 
 _create = runtime_function("vm.create")
 _CPU = 1
+_AS_IT_IS = (tvm_ffi.core.Object, tvm_ffi.core.Tensor, str, bool, type(None))
 
 
 class VMInstrumentReturnKind(enum.IntEnum):
@@ -45,10 +47,13 @@ class VirtualMachine:
         memory_cfg: str | Mapping[Device, str] | None = None,
         profile: bool = False,
         *,
-        memory_limit: int = 0,
+        memory_limit: int | Mapping[Device, int] = 0,
         num_threads: int | None = None,
     ) -> None:
-        """`memory_cfg` is "naive" or "pooled" (the default), for all or for each device; `memory_limit` is in bytes."""
+        """`memory_cfg` is "naive" or "pooled" (the default), for all or for each device.
+
+        `memory_limit` is in bytes, for all or for each device; 0 is none.
+        """
         self.module = _create(
             rt_mod.mod if isinstance(rt_mod, Executable) else rt_mod,
             *self._device_args(device, memory_cfg, memory_limit),
@@ -76,7 +81,7 @@ class VirtualMachine:
         return devices
 
     @classmethod
-    def _device_args(cls, device, memory_cfg, memory_limit: int) -> list[int]:
+    def _device_args(cls, device, memory_cfg, memory_limit) -> list[int]:
         kinds = {"naive": cls.NAIVE_ALLOCATOR, "pooled": cls.POOLED_ALLOCATOR}
         args: list[int] = []
         for dev in cls._device_list(device):
@@ -88,7 +93,8 @@ class VirtualMachine:
             config = config or "pooled"
             if config not in kinds:
                 raise ValueError(f"memory_cfg is {config!r}; use 'naive' or 'pooled'")
-            args += [dev.dlpack_device_type(), dev.index, kinds[config], memory_limit]
+            limit = memory_limit if isinstance(memory_limit, int) else memory_limit.get(dev, 0)
+            args += [dev.dlpack_device_type(), dev.index, kinds[config], limit]
         return args
 
     # ---- calls ----
@@ -109,8 +115,11 @@ class VirtualMachine:
         return function
 
     def call(self, name: str, *args, **kwargs):
-        """Calls a function with keyword arguments and NumPy arrays; nested tuples and lists are taken as tuples."""
-        return self[name](*(self._convert(arg) for arg in self._bind_kwargs(name, args, kwargs)))
+        """Calls a function with keyword arguments, NumPy arrays, tensors of other libraries and numbers.
+
+        Nested tuples and lists are taken as tuples; arrays are not copied where the first device is the host.
+        """
+        return self[name](*self._arguments(name, args, kwargs, keep=False))
 
     def invoke_closure(self, closure, *args):
         """Calls a closure that a function of the VM returned."""
@@ -139,23 +148,32 @@ class VirtualMachine:
             raise ValueError(f"function {name}: no value for {', '.join(missing)}")
         return values
 
-    def _convert(self, arg):
-        """What the VM takes: NumPy values become tensors on the first device, tuples and lists stay nested."""
-        if isinstance(arg, (np.ndarray, np.generic)):
-            return tensor(arg, self._devices[0])
+    def _convert(self, arg: Any, keep: bool) -> Any:
+        """What the VM takes: arrays and numbers become tensors on the first device, tuples and lists stay nested.
+
+        Arrays that are not kept beyond the call are not copied where the device is the host.
+        """
         if isinstance(arg, (list, tuple)):
-            return [self._convert(item) for item in arg]
-        if isinstance(arg, bool) or not isinstance(arg, numbers.Number):
+            return [self._convert(item, keep) for item in arg]
+        if isinstance(arg, _AS_IT_IS):
             return arg
-        return tensor(
-            np.array(arg, dtype="int64" if isinstance(arg, numbers.Integral) else "float32"),
-            self._devices[0],
-        )
+        device = self._devices[0]
+        if isinstance(arg, np.generic):
+            return tensor(arg, device)
+        if isinstance(arg, numbers.Number):
+            dtype = "int64" if isinstance(arg, numbers.Integral) else "float32"
+            return tensor(np.array(arg, dtype=dtype), device)
+        if not (isinstance(arg, np.ndarray) or hasattr(arg, "__dlpack__")):
+            return arg
+        values = borrow(arg)
+        return values if values.device == device and not keep else tensor(values, device)
+
+    def _arguments(self, name: str, args: tuple, kwargs: Mapping[str, Any], keep: bool) -> list:
+        return [self._convert(arg, keep) for arg in self._bind_kwargs(name, args, kwargs)]
 
     def set_input(self, func_name: str, *args, **kwargs) -> None:
-        """Keeps the arguments of a function for `invoke_stateful`."""
-        values = self._bind_kwargs(func_name, args, kwargs)
-        self._set_input(func_name, *(self._convert(value) for value in values))
+        """Keeps copies of the arguments of a function for `invoke_stateful`."""
+        self._set_input(func_name, *self._arguments(func_name, args, kwargs, keep=True))
 
     def invoke_stateful(self, func_name: str) -> None:
         """Calls a function with the arguments that `set_input` keeps; `get_outputs` has the result."""
@@ -175,11 +193,9 @@ class VirtualMachine:
         self, func_name: str, saved_name: str, *args, include_return: bool = True, **kwargs
     ) -> None:
         """Makes `saved_name` a function without parameters that calls `func_name` with these arguments."""
-        values = self._bind_kwargs(func_name, args, kwargs)
+        values = self._arguments(func_name, args, kwargs, keep=True)
         self._functions.pop(saved_name, None)
-        self.module["save_function"](
-            func_name, saved_name, include_return, *(self._convert(value) for value in values)
-        )
+        self.module["save_function"](func_name, saved_name, include_return, *values)
 
     # ---- observation ----
 
@@ -189,19 +205,32 @@ class VirtualMachine:
         self._functions.clear()
 
     def profile(self, func_name: str, *args, **kwargs) -> Profile:
-        """Calls a function once and records every call in it: time and bytes of each."""
-        values = [self._convert(value) for value in self._bind_kwargs(func_name, args, kwargs)]
+        """Calls a function once and records every call in it: time, bytes and operations of each."""
+        values = self._arguments(func_name, args, kwargs, keep=False)
         self.module["begin_profile"]()
         try:
             start = time.perf_counter()
             result = self.module[func_name](*values)
+            for device in self._devices:
+                synchronize(device)
             total_us = (time.perf_counter() - start) * 1e6
         finally:
-            rows = self.module["end_profile"]()
+            rows, num_lost = self.module["end_profile"]()
         events = [
-            Event(str(row[0]), row[1] / 1e3, row[2] / 1e3, row[3], row[4], row[5]) for row in rows
+            Event(
+                str(name),
+                str(kind),
+                start_ns / 1e3,
+                duration_ns / 1e3,
+                num_bytes,
+                flop,
+                thread,
+                depth,
+                str(text),
+            )
+            for name, kind, start_ns, duration_ns, num_bytes, flop, thread, depth, text in rows
         ]
-        return Profile(events, total_us, result)
+        return Profile(events, total_us, result, num_lost)
 
     def time_evaluator(
         self,
@@ -214,26 +243,25 @@ class VirtualMachine:
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that calls `func_name` repeatedly and returns its times in seconds."""
-        function = self[func_name]
+        """A function that calls `func_name` repeatedly and returns its times in seconds.
 
-        def evaluate(*args) -> BenchmarkResult:
-            function(*args)  # warm-up
-            results = []
-            for i in range(repeat):
-                count = max(1, number)
-                while True:
-                    start = time.perf_counter()
-                    for _ in range(count):
-                        function(*args)
-                    elapsed = time.perf_counter() - start
-                    if elapsed * 1e3 >= min_repeat_ms or count >= 1 << 30:
-                        break
-                    count *= 2
-                results.append(elapsed / count)
-                if cooldown_interval_ms > 0 and (i + 1) % max(1, repeats_to_cooldown) == 0:
-                    time.sleep(cooldown_interval_ms / 1e3)
-            return BenchmarkResult(results)
+        After one call that warms up it measures `repeat` times the mean of `number` calls, of more when those take less
+        than `min_repeat_ms`; it waits for the machine's devices (`dev` is one of them).  `f_preproc` names a global
+        function that is called with the arguments before each of the `repeat` measurements.
+        """
+        if dev is not None and dev not in self._devices:
+            raise ValueError(f"{dev} is no device of this machine, which has {self._devices}")
+        time_function = self.module["time_function"]
+
+        def evaluate(*args, **kwargs) -> BenchmarkResult:
+            values = self._arguments(func_name, args, kwargs, keep=False)
+            preproc = get_global_func(f_preproc) if f_preproc else None
+            pause = cooldown_interval_ms / 1e3, repeats_to_cooldown
+            return BenchmarkResult(
+                time_function(
+                    func_name, preproc, number, repeat, min_repeat_ms / 1e3, *pause, *values
+                )
+            )
 
         return evaluate
 

@@ -23,6 +23,8 @@
 namespace relaxvm::codegen {
 namespace {
 
+constexpr const char* kWorkAttribute = "relaxvm.work";  // of analysis/work.h
+
 struct Program {
   tir::PrimFunc func = tir::PrimFunc(ffi::UnsafeInit{});
   std::vector<std::string> names;
@@ -129,7 +131,8 @@ KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
   std::vector<TableRow> rows;
   for (const Program& program : programs) {
     std::string params = SignatureOf(program.func, program.names[0]).params;
-    for (const std::string& name : program.names) rows.push_back({name, params});
+    std::string work = ir::GetAttr<ffi::String>(program.func->attrs, kWorkAttribute, "");
+    for (const std::string& name : program.names) rows.push_back({name, params, work});
   }
   for (const bytecode::NativePlan& plan : plans)
     rows.push_back({NativeSymbol(plan), kNativeParams});

@@ -28,7 +28,7 @@ constexpr unsigned kProbeSeconds = 60;
 
 // What leaves a library.
 constexpr const char* kExports =
-    "{ global: __tvm_ffi_*; __vmtir__*; __relaxvm_kernel_table; __relaxvm_kernel_context; "
+    "{ global: __tvm_ffi_*; __vmtir__*; __relaxvm_kernel_*; "
     "__TVMFFI*; local: *; };\n";
 
 [[noreturn]] void CannotWrite(const std::string& path, const std::string& reason) {

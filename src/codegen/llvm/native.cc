@@ -474,8 +474,8 @@ class NativeEmitter {
         Value* tensor = Field(object, kObjectHeader);
         StoreAt(tensor, tensors_, 8 * i);
         auto* next = NewBlock("on_cpu");
-        Value* device = LoadAt(i32_, tensor, offsetof(DLTensor, device));
-        Branch(b_.CreateICmpEQ(device, Word(kDLCPU)), next, slow, true);
+        Value* device = LoadAt(i64_, tensor, offsetof(DLTensor, device));        // kind and index
+        Branch(b_.CreateICmpEQ(device, b_.getInt64(kDLCPU)), next, slow, true);  // cpu(0)
         b_.SetInsertPoint(next);
         continue;
       }

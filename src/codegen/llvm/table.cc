@@ -185,6 +185,13 @@ class TableEmitter {
          Text(compiler.triple()), Text(compiler.cpu()), Text(compiler.features())});
     new llvm::GlobalVariable(*module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage,
                              table, kKernelTableSymbol);
+    std::string lines;
+    for (const TableRow& row : rows) {
+      if (!row.work.empty()) lines += row.name + "\t" + row.work + "\n";
+    }
+    auto* work = llvm::ConstantDataArray::getString(module_->getContext(), lines);
+    new llvm::GlobalVariable(*module_, work->getType(), true, llvm::GlobalValue::ExternalLinkage,
+                             work, kKernelWorkSymbol);
   }
 
   llvm::Module* module_;

@@ -13,6 +13,7 @@ namespace relaxvm::codegen {
 struct TableRow {
   std::string name;
   std::string params;
+  std::string work;  // how much it does (analysis/work.h); may be empty
 };
 
 std::string EmitTable(const Compiler& compiler, const std::vector<TableRow>& rows);

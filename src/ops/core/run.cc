@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that act at run time, and marks for passes: assert, print, null, devices, lifted
 // parameters.
+#include <dlpack/dlpack.h>
+
 #include "ir/prim.h"
 #include "ops/op_def.h"
 
@@ -56,6 +58,28 @@ Type InferToVDevice(TypeCtx& ctx, const ToVDevice& a) {
   return TensorType(x->dtype, x->ndim, *device);
 }
 
+// The name of a kind of device as a target; null when it has none.
+const char* TargetOfKind(int64_t device_type) {
+  switch (device_type) {
+    case kDLCPU: return "llvm";
+    case kDLCUDA: return "cuda";
+    case kDLExtDev: return "null";
+    default: return nullptr;
+  }
+}
+
+Type InferHint(TypeCtx& ctx, const HintOnDevice& a) {
+  TensorType x = ctx.Tensor(0);
+  const char* target = TargetOfKind(a.device_type);
+  if (target == nullptr) {
+    ctx.Error(ErrorKind::kValueError, "device_type ", a.device_type,
+              " is no device that programs can name; use cpu() or null()");
+  }
+  ir::VDevice device(target, a.index, a.memory_scope);
+  if (x->shape.has_value()) return TensorType(x->shape.value(), x->dtype, device);
+  return TensorType(x->dtype, x->ndim, device);
+}
+
 }  // namespace
 
 OpDef assert_op() {
@@ -109,7 +133,7 @@ OpDef hint_on_device() {
       .attrs = {{"device_type", &HintOnDevice::device_type, "The kind of device, DLPack's number."},
                 {"index", &HintOnDevice::index, "Which device of that kind."},
                 {"memory_scope", &HintOnDevice::memory_scope, "Where on the device."}},
-      .type = [](TypeCtx& ctx, const HintOnDevice&) -> Type { return ctx.Tensor(0); },
+      .type = InferHint,
   });
 }
 

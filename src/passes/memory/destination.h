@@ -3,6 +3,8 @@
 // results into arguments.
 #pragma once
 
+#include <optional>
+
 #include "ir/expr.h"
 #include "ir/module.h"
 
@@ -13,7 +15,14 @@ namespace relaxvm::passes {
 ir::Attrs DestinationPassing();
 bool IsDestinationPassing(const ir::CallObj* call);
 
-// Which device of the VM a tensor lives on: the place of its vdevice in the module, 0 without one.
+// The device that a virtual device stands for.  Throws NotImplementedError when this build has none
+// for its target.
+DLDevice DeviceOf(const ir::VDevice& device);
+// Nothing instead.
+std::optional<DLDevice> TryDeviceOf(const ir::VDevice& device);
+
+// Which device of the VM a tensor lives on: the place of its vdevice in the module's list, 0
+// without one.  RealizeVDevice lists them all.
 int64_t DeviceIndex(const ir::IRModule& mod, const ir::TensorTypeObj* type);
 tvm::ffi::String MemoryScope(const ir::TensorTypeObj* type);
 

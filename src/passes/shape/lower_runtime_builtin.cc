@@ -104,15 +104,10 @@ class Lowerer : public ir::Mutator {
 
   Expr ToDevice(const CallObj* call) const {
     ir::VDevice device = call->attrs->values["dst_vdevice"].cast<ir::VDevice>();
-    static constexpr int kCpu = 1;
-    std::string target = device->target;
-    if (target.rfind("llvm", 0) != 0 && target != "cpu") {
-      Fail(ErrorKind::kNotImplementedError, call->span.Place(), "to_vdevice: target '", target,
-           "' has no device in this build; use \"llvm\"");
-    }
+    DLDevice place = DeviceOf(device);
     return Packed(call, "vm.builtin.to_device",
-                  {call->args[0], IntImm(Int(64), kCpu), IntImm(Int(64), device->vdevice_id),
-                   StringImm(device->memory_scope)});
+                  {call->args[0], IntImm(Int(64), static_cast<int>(place.device_type)),
+                   IntImm(Int(64), place.device_id), StringImm(device->memory_scope)});
   }
 
   IRModule mod_;

@@ -32,13 +32,14 @@ void* AlignedAlloc(size_t num_bytes, size_t alignment) {
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return data == MAP_FAILED ? nullptr : data;
   }
-  // Over-reserve to align to a huge page, then give the ends back.
-  size_t size = RoundUp(num_bytes, 4096);
-  char* start = static_cast<char*>(ReservePages(size + kHugePage));
+  // Over-reserve to align to a huge page or more, then give the ends back.
+  const size_t size = RoundUp(num_bytes, 4096),
+               unit = alignment > kHugePage ? alignment : kHugePage;
+  char* start = static_cast<char*>(ReservePages(size + unit));
   if (start == nullptr) return nullptr;
-  char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(start), kHugePage));
+  char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(start), unit));
   if (aligned > start) munmap(start, static_cast<size_t>(aligned - start));
-  size_t tail = kHugePage - static_cast<size_t>(aligned - start);
+  size_t tail = unit - static_cast<size_t>(aligned - start);
   if (tail > 0) munmap(aligned + size, tail);
 #ifdef MADV_HUGEPAGE
   madvise(aligned, size, MADV_HUGEPAGE);

@@ -117,13 +117,12 @@ void ToDevice(Args args, ffi::Any* result) {
     return;
   }
   runtime::GetDeviceApi(device);  // refuses what does not exist
-  std::shared_ptr<runtime::MemoryPool> pool;
-  if (args.context->vm != nullptr) {
-    for (size_t i = 0; i < args.context->vm->num_devices(); ++i) {
-      const auto& candidate = args.context->vm->pool(static_cast<int64_t>(i));
-      if (runtime::SameDevice(candidate->device(), device)) pool = candidate;
-    }
+  VirtualMachine* vm = args.context->vm;
+  if (auto constant = vm != nullptr ? vm->ConstantOn(tensor, device) : std::nullopt) {
+    *result = std::move(*constant);
+    return;
   }
+  std::shared_ptr<runtime::MemoryPool> pool = vm != nullptr ? vm->PoolOf(device) : nullptr;
   if (pool == nullptr) pool = runtime::MemoryPool::Create(device, runtime::AllocatorKind::kNaive);
   ffi::Tensor copy = runtime::EmptyTensor(pool, tensor.shape(), tensor.dtype());
   runtime::CopyTensor(runtime::Raw(tensor), runtime::Raw(copy));

@@ -7,13 +7,18 @@
 
 #include "support/dtype.h"
 #include "vm/builtins/builtins.h"
+#include "vm/virtual_machine.h"
 
 namespace relaxvm::vm::builtins {
 namespace ffi = tvm::ffi;
 namespace {
 
-// A dense host tensor of elements of 1, 2, 4 or 8 bytes.
+// A dense tensor of elements of 1, 2, 4 or 8 bytes, in the host's memory: that of a device is
+// copied.
 struct Elements {
+  ffi::Tensor copy{ffi::UnsafeInit{}};        // null when the tensor is the host's
+  DLDevice device;                            // where results go
+  std::shared_ptr<runtime::MemoryPool> pool;  // there; null on the host
   const char* data;
   DLDataType dtype;
   size_t width;  // bytes of an element
@@ -29,16 +34,39 @@ struct Elements {
 
 Elements HostElements(const Args& args, int32_t i) {
   const DLTensor& t = args.TensorView(i);
+  Elements result;
+  result.device = t.device;
   size_t bits = t.dtype.bits;
   bool plain = t.dtype.lanes == 1 && (bits == 8 || bits == 16 || bits == 32 || bits == 64);
   plain = plain && !(IsFloat(t.dtype) && bits == 8);
-  if (!plain || !runtime::IsHost(t.device) || !ffi::IsContiguous(t)) {
-    Fail(ErrorKind::kTypeError, "argument ", i,
-         " must be a contiguous tensor of numbers on the CPU, it is ", DescribeValue(args[i]));
+  if (!plain || !ffi::IsContiguous(t)) {
+    Fail(ErrorKind::kTypeError, "argument ", i, " must be a contiguous tensor of numbers, it is ",
+         DescribeValue(args[i]));
   }
-  std::vector<int64_t> shape(t.shape, t.shape + t.ndim);
-  int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  return {static_cast<const char*>(runtime::DataOf(t)), t.dtype, bits / 8, shape, count};
+  result.shape.assign(t.shape, t.shape + t.ndim);
+  result.count =
+      std::accumulate(result.shape.begin(), result.shape.end(), int64_t{1}, std::multiplies<>());
+  result.data = runtime::DataOf(t);
+  result.dtype = t.dtype;
+  result.width = bits / 8;
+  if (!runtime::IsHost(t.device)) {
+    VirtualMachine* vm = args.context->vm;
+    result.pool = vm != nullptr ? vm->PoolOf(t.device) : nullptr;
+    if (result.pool == nullptr)
+      result.pool = runtime::MemoryPool::Create(t.device, runtime::AllocatorKind::kNaive);
+    result.copy = runtime::EmptyHostTensor({t.shape, static_cast<size_t>(t.ndim)}, t.dtype);
+    runtime::CopyTensor(t, runtime::Raw(result.copy));
+    result.data = runtime::DataOf(runtime::Raw(result.copy));
+  }
+  return result;
+}
+
+// What was computed from `x`, on its device.
+ffi::Tensor Beside(const Elements& x, ffi::Tensor host) {
+  if (x.pool == nullptr) return host;
+  ffi::Tensor there = runtime::EmptyTensor(x.pool, host.shape(), host.dtype());
+  runtime::CopyTensor(runtime::Raw(host), runtime::Raw(there));
+  return there;
 }
 
 uint64_t SignBit(const Elements& x) { return uint64_t{1} << (x.dtype.bits - 1); }
@@ -121,7 +149,7 @@ void Nonzero(Args args, ffi::Any* result) {
       rest /= extent;
     }
   }
-  *result = std::move(out);
+  *result = Beside(x, std::move(out));
 }
 
 // (x, sorted, return_index, return_inverse, return_counts, axis?)
@@ -164,10 +192,11 @@ void Unique(Args args, ffi::Any* result) {
     counts.push_back(static_cast<int64_t>(groups[g].size()));
     for (int64_t s : groups[g]) inverse[static_cast<size_t>(s)] = static_cast<int64_t>(g);
   }
+  values = Beside(x, std::move(values));
   ffi::Array<ffi::Any> results{values};
-  if (args.Int(2) != 0) results.push_back(Int64Vector(index));
-  if (args.Int(3) != 0) results.push_back(Int64Vector(inverse));
-  if (args.Int(4) != 0) results.push_back(Int64Vector(counts));
+  if (args.Int(2) != 0) results.push_back(Beside(x, Int64Vector(index)));
+  if (args.Int(3) != 0) results.push_back(Beside(x, Int64Vector(inverse)));
+  if (args.Int(4) != 0) results.push_back(Beside(x, Int64Vector(counts)));
   if (results.size() == 1) {
     *result = std::move(values);
   } else {

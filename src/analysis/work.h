@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much a tensor program does, over its sizes: arithmetic operations, and bytes of parameters
+// that it has to read and write at least.
+#pragma once
+
+#include <string>
+
+#include "tir/stmt.h"
+
+namespace relaxvm::analysis {
+
+// Attribute of a tensor program: the text of WorkOf.
+inline constexpr const char* kWork = "relaxvm.work";
+
+// "operations|bytes", each in postfix notation for runtime/kernel_work.h: numbers, `t<i>.<d>`
+// (dimension d of tensor parameter i), `n<i>` (its number of elements), `s<i>` (scalar parameter
+// i),
+// + - * / % min max.  Operations are left out when they depend on data.  Branches count in full;
+// scatter and gather count what they touch, never more than the whole tensor.
+std::string WorkOf(const tir::PrimFunc& program);
+
+}  // namespace relaxvm::analysis
