@@ -215,3 +215,32 @@ def test_unwritable_folder_is_one_message(relaxvm, model, tmp_path):
 def test_a_process_ends_with_status_2(command):
     done = command("compile", "nowhere.onnx", status=2)
     assert done.stderr == "relaxvm: error: 'nowhere.onnx': there is no such file\n"
+
+
+def test_profiles_kernels_and_writes_a_trace(relaxvm, model, tmp_path):
+    printed = relaxvm("run", model, "--shape", "x=4,3", "--profile", "--trace", "t.json").stdout
+    assert "GFLOP/s" in printed and "fused_add" in printed and "ui.perfetto.dev" in printed
+    trace = json.loads((tmp_path / "t.json").read_text())
+    assert any("fused_add" in event["name"] for event in trace["traceEvents"])
+    report = json.loads(relaxvm("run", model, "--shape", "x=4,3", "--profile", "--json").stdout)
+    (row,) = (r for r in report["profile"]["functions"] if "fused_add" in r["name"])
+    assert (row["kind"], row["calls"], row["flop"]) == ("kernel", 1, 2 * 4 * 3)
+    relaxvm("run", model, "--shape", "x=4,3", "--trace", "no/such/folder/t.json", status=2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--host", "0.0.0.0"], "give it a token"),
+        (["--token-file", "empty"], "it must hold the token"),
+        (["--key", "k.pem"], "belong together"),
+        (["m.onnx"], "two models are called 'm'"),
+    ],
+)
+def test_serve_refuses_what_is_unsafe_or_unclear(
+    relaxvm, model, tmp_path, monkeypatch, options, message
+):
+    pytest.importorskip("grpc")
+    monkeypatch.setenv("RELAXVM_TOKEN", "")
+    (tmp_path / "empty").write_text("\n")
+    assert message in relaxvm("serve", model, *options, status=2).output

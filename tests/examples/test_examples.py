@@ -68,6 +68,22 @@ def test_onnx_session(run):
     assert "batch 64: (64, 3), rows add up to 1: True" in printed
 
 
+def test_profile_model(run, tmp_path):
+    printed = run(
+        sys.executable, ROOT / "examples/python/profile_model.py", tmp_path / "trace.json"
+    )
+    flop = 2 * 32 * 256 * 512 + 32 * 512
+    assert f": {flop} operations, {4 * (32 * 256 + 256 * 512 + 32 * 512)} bytes" in printed
+    assert "of them reserve memory" in printed
+    assert "traceEvents" in (tmp_path / "trace.json").read_text()
+
+
+def test_run_remotely(run):
+    pytest.importorskip("grpc")
+    printed = run(sys.executable, ROOT / "examples/python/run_remotely.py")
+    assert "{'double': ['main']}\n[0. 2. 4.]\n[2. 2.]\n" in printed
+
+
 def test_cpp_program_runs_a_saved_model(run, tmp_path):
     program = LIBRARIES.parent / "bin" / "run_model"
     run(sys.executable, ROOT / "examples/python/dynamic_shapes.py", tmp_path / "model.so")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import compiling, doctoring, inspecting, running
+from . import compiling, doctoring, inspecting, running, serving
 from .report import Report, reporting
 
 app = typer.Typer(
@@ -91,6 +91,14 @@ def run_command(
     ] = 1,
     num_threads: Threads = 0,
     target: TargetName = "llvm",
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Time, bytes and FLOP of each kernel, of one more run."),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write the calls of one more run, for https://ui.perfetto.dev."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Runs a model on files or on random inputs."""
@@ -98,7 +106,59 @@ def run_command(
         running.run(
             report,
             model,
-            running.Options(input or [], shape or [], output, seed, repeat, num_threads, target),
+            running.Options(
+                input or [],
+                shape or [],
+                output,
+                seed,
+                repeat,
+                num_threads,
+                target,
+                profile=profile,
+                trace=trace,
+            ),
+        )
+
+
+@app.command("serve")
+def serve_command(
+    models: Annotated[
+        list[Path], typer.Argument(help="Models to serve, each under the name of its file.")
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 9190,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the token that clients must show; or RELAXVM_TOKEN is set."),
+    ] = None,
+    message_mb: Annotated[int, typer.Option(min=1, help="Most megabytes of one message.")] = 256,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Most seconds of one call.")] = 300.0,
+    allow_upload: Annotated[
+        bool,
+        typer.Option("--allow-upload", help="Clients may send libraries, whose code runs here."),
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(help="A PEM file: calls are encrypted; needs --key.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The PEM file of its private key.")] = None,
+    target: TargetName = "llvm",
+) -> None:
+    """Runs models for clients in other processes, until it is interrupted."""
+    with reporting(Report(False)) as report:
+        serving.run(
+            report,
+            models,
+            serving.Options(
+                host,
+                port,
+                token_file,
+                message_mb << 20,
+                timeout,
+                allow_upload,
+                certificate,
+                key,
+                target,
+            ),
         )
 
 

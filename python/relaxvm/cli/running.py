@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,15 @@ class Options:
     repeat: int
     num_threads: int
     target: str
+    profile: bool = False
+    trace: Path | None = None
 
 
 def run(report: Report, model: Path, options: Options) -> None:
     files, shapes = read_inputs(options.inputs), parse_shapes(options.shapes)
-    if options.output is not None:
-        check_writable(options.output)
+    for path in (options.output, options.trace):
+        if path is not None:
+            check_writable(path)
     source = open_model(model)
     feed = make_feed(source.signature, files, shapes, options.seed)
     checker = Checker(source.signature)
@@ -55,6 +59,19 @@ def run(report: Report, model: Path, options: Options) -> None:
         with whole_file(options.output) as scratch, open(scratch, "wb") as file:
             np.savez(file, **named)
     _report(report, feed, named, best, options)
+    if options.profile or options.trace is not None:
+        _profile(report, vm, arrays, options)
+
+
+def _profile(report: Report, vm: Any, arrays: Sequence[np.ndarray], options: Options) -> None:
+    profile = vm.profile("main", *arrays)
+    if options.trace is not None:
+        profile.save_trace(options.trace)
+        report.set(trace=str(options.trace))
+        report.line(f"trace: {options.trace}; open it in https://ui.perfetto.dev")
+    if options.profile:
+        report.set(profile=profile.to_dict())
+        report.line(profile.table())
 
 
 def _start(executable: Any, num_threads: int) -> Any:
