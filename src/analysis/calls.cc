@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "ir/data_type.h"
+
 namespace relaxvm::analysis {
 namespace {
 
@@ -73,8 +75,18 @@ Expr FindImpureCall(const Expr& e, const Expr& own_name) {
     Expr found = FindIn(branch->true_branch, own_name);
     return found.defined() ? found : FindIn(branch->false_branch, own_name);
   }
+  if (auto* match = e.as<ir::MatchObj>()) {
+    for (const ir::MatchCase& c : match->cases) {
+      if (Expr found = FindIn(c->body, own_name); found.defined()) return found;
+    }
+    return Expr();
+  }
   if (auto seq = e.as<ir::SeqExpr>()) return FindIn(*seq, own_name);
   return Expr();
+}
+
+bool Branches(const Expr& value) {
+  return value.as<ir::IfObj>() != nullptr || value.as<ir::MatchObj>() != nullptr;
 }
 
 bool HasEffect(const Expr& value) { return FindImpureCall(value).defined(); }

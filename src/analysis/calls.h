@@ -24,6 +24,8 @@ bool CallsTensorProgram(const ir::Expr& value);
 // Is `value` the call of the operator `name` ("relax.reshape")?
 bool CallsOp(const ir::Expr& value, const char* name);
 
+// Does the value of a binding hold sequences of its own: an If or a match?
+bool Branches(const ir::Expr& value);
 // May evaluating `value` (the value of a binding, in normal form) do more than give a result?  An
 // If does what its branches do; making a function does nothing.
 bool HasEffect(const ir::Expr& value);

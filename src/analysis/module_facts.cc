@@ -251,4 +251,23 @@ std::string DescribeMemoryUse(const ir::IRModule& mod) {
   return out.str();
 }
 
+std::unordered_set<std::string> UsedAsValues(const ir::IRModule& mod) {
+  class Finder : public ir::Visitor {
+   public:
+    std::unordered_set<std::string> found;
+    void VisitCall(const ir::CallObj* call) override {
+      if (!call->op.as<ir::GlobalVarObj>()) Visit(call->op);
+      for (const Expr& arg : call->args) Visit(arg);
+    }
+    void VisitGlobalVar(const ir::GlobalVarObj* v) override {
+      found.insert(std::string(v->name_hint));
+    }
+    void VisitOther(const ir::ExprObj*) override {}
+  } finder;
+  for (const auto& [var, func] : mod->functions) {
+    if (func.as<ir::FunctionObj>()) finder.Visit(func);
+  }
+  return std::move(finder.found);
+}
+
 }  // namespace relaxvm::analysis

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/module.h"
@@ -13,6 +14,9 @@ namespace relaxvm::analysis {
 // Groups of functions that call each other, directly or not; names sorted within a group and groups
 // by their first name. Tensor programs call nothing of the module.
 std::vector<std::vector<ir::GlobalVar>> FindRecursion(const ir::IRModule& mod);
+
+// Names of functions that are used other than as what is called: their signatures must stay.
+std::unordered_set<std::string> UsedAsValues(const ir::IRModule& mod);
 
 // Variables that depend on nothing but the parameters after attribute "num_input": weights.  In
 // order.

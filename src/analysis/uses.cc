@@ -68,8 +68,10 @@ std::vector<Expr> Aliased(const Expr& value) {
   if (value.as<ir::VarObj>()) return {value};
   if (auto* item = value.as<ir::TupleGetItemObj>()) return {item->tuple_value};
   if (auto* tuple = value.as<ir::TupleObj>()) return {tuple->fields.begin(), tuple->fields.end()};
-  // A branch may give anything that it names.
-  if (value.as<ir::IfObj>() || value.as<ir::SeqExprObj>()) return {value};
+  // A branch may give anything that it names; what a value of a data type holds is seen by taking
+  // it apart.
+  if (value.as<ir::IfObj>() || value.as<ir::MatchObj>() || value.as<ir::SeqExprObj>())
+    return {value};
   return {};
 }
 

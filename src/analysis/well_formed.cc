@@ -126,7 +126,7 @@ class Checker {
   }
 
   void RuleNoControlFlowInDataflow(const ir::Binding& binding) {
-    if (binding->value.as<ir::IfObj>()) {
+    if (Branches(binding->value)) {
       Report("no-control-flow-in-dataflow", binding->span, "the value of ", binding->var->name,
              " branches inside a dataflow block");
     }
@@ -141,7 +141,7 @@ class Checker {
 
   void RulePureFunctionCallsPure(const ir::Binding& binding) {
     if (!pure_ || binding->value.as<ir::FunctionObj>() || !HasEffect(binding->value)) return;
-    if (binding->value.as<ir::IfObj>()) return;  // reported for the binding inside
+    if (Branches(binding->value)) return;  // reported for the binding inside
     Report("pure-function-is-pure", binding->span, "the value of ", binding->var->name,
            " has an effect, but the function is pure; declare it with pure=False, or call through "
            "call_pure_packed");
@@ -176,6 +176,26 @@ class Checker {
              " is a dataflow variable");
     }
     RuleHasType(param, "parameter " + std::string(param->name));
+  }
+
+  void RuleCasesFit(const ir::MatchObj* match, const std::string& where) {
+    const ir::MatchCaseObj* at = nullptr;
+    std::string mistake = ir::MistakeInCases(match->value->ty, match->cases, &at);
+    if (mistake.empty()) return;
+    Report("match-covers-all", at != nullptr ? at->span : match->span, "the match of ", where, ": ",
+           mistake);
+  }
+
+  void RuleDataTypeIsDeclared(const ir::ConstructorObj* constructor) {
+    if (mod_ == nullptr) return;
+    auto it = (*mod_)->global_infos.find(ir::kDataTypes);
+    if (it != (*mod_)->global_infos.end()) {
+      for (const ir::GlobalInfo& info : (*it).second) {
+        if (info.same_as(constructor->adt) || ir::StructuralEqual(info, constructor->adt)) return;
+      }
+    }
+    Report("data-type-is-declared", constructor->span, "the module does not declare the data type ",
+           constructor->adt->name, " that ", constructor->FullName(), " belongs to");
   }
 
   void RuleForcePureIsPure(const ir::Function& f) {
@@ -290,10 +310,28 @@ class Checker {
       CheckSequence(branch->false_branch, false);
       return;
     }
+    if (auto* match = value.as<ir::MatchObj>()) {
+      RuleArgumentIsLeaf(match->value, where);
+      CheckUses(match->value, where);
+      RuleCasesFit(match, where);
+      for (const ir::MatchCase& c : match->cases) {
+        Mark mark = Here();
+        if (c->constructor.has_value()) RuleDataTypeIsDeclared(c->constructor.value().get());
+        for (const Var& var : c->vars) Define(var, false);
+        CheckSequence(c->body, false);
+        Leave(mark);
+      }
+      return;
+    }
     if (auto function = value.as<ir::Function>()) return CheckFunction(*function);
     if (auto* call = value.as<ir::CallObj>()) {
       RuleHasType(value, "the value of " + where);
-      if (!call->op.as<ir::OpObj>()) RuleArgumentIsLeaf(call->op, where);
+      auto* constructor = call->op.as<ir::ConstructorObj>();
+      if (constructor != nullptr) {
+        RuleDataTypeIsDeclared(constructor);
+      } else if (!call->op.as<ir::OpObj>()) {
+        RuleArgumentIsLeaf(call->op, where);
+      }
       for (const Expr& arg : call->args) RuleArgumentIsLeaf(arg, where);
       RuleProgramCallFits(value, where);
     } else if (auto* item = value.as<ir::TupleGetItemObj>()) {

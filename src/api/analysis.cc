@@ -129,6 +129,12 @@ bool ContainsImpureCall(const Expr& e, const Expr& own) {
     return ContainsImpureCall(branch->true_branch, own) ||
            ContainsImpureCall(branch->false_branch, own);
   }
+  if (const auto* match = e.as<ir::MatchObj>()) {
+    for (const ir::MatchCase& c : match->cases) {
+      if (ContainsImpureCall(c->body, own)) return true;
+    }
+    return false;
+  }
   if (const auto* seq = e.as<ir::SeqExprObj>()) {
     for (const ir::BindingBlock& block : seq->blocks) {
       for (const ir::Binding& b : block->bindings) {

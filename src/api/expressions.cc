@@ -8,6 +8,7 @@
 
 #include "api/convert.h"
 #include "api/register.h"
+#include "ir/data_type.h"
 #include "ir/module.h"
 #include "ir/op.h"
 
@@ -85,6 +86,59 @@ void RegisterClasses() {
       .def_ro("false_branch", &ir::IfObj::false_branch);
 }
 
+void RegisterDataTypes() {
+  refl::ObjectDef<ir::ConstructorDefObj>(refl::init(false))
+      .def_ro("name", &ir::ConstructorDefObj::name)
+      .def_ro("field_names", &ir::ConstructorDefObj::field_names)
+      .def_ro("fields", &ir::ConstructorDefObj::fields)
+      .def_ro("span", &ir::ConstructorDefObj::span, Flag::SEqHashIgnore());
+  refl::ObjectDef<ir::AdtDefObj>(refl::init(false))
+      .def_ro("name", &ir::AdtDefObj::name)
+      .def_ro("params", &ir::AdtDefObj::params)
+      .def_ro("constructors", &ir::AdtDefObj::constructors)
+      .def_ro("span", &ir::AdtDefObj::span, Flag::SEqHashIgnore());
+  refl::ObjectDef<ir::ConstructorObj>(refl::init(false))
+      .def_ro("adt", &ir::ConstructorObj::adt)
+      .def_ro("tag", &ir::ConstructorObj::tag);
+  refl::ObjectDef<ir::MatchCaseObj>(refl::init(false))
+      .def_ro("constructor", &ir::MatchCaseObj::constructor)
+      .def_ro("vars", &ir::MatchCaseObj::vars, Flag::SEqHashDefSimple())
+      .def_ro("body", &ir::MatchCaseObj::body)
+      .def_ro("span", &ir::MatchCaseObj::span, Flag::SEqHashIgnore());
+  refl::ObjectDef<ir::MatchObj>(refl::init(false))
+      .def_ro("value", &ir::MatchObj::value)
+      .def_ro("cases", &ir::MatchObj::cases);
+  refl::GlobalDef()
+      .def("relaxvm.ir.ConstructorDef",
+           [](ffi::String name, ffi::Array<ffi::String> field_names, ffi::Array<Type> fields,
+              Span span) { return ir::ConstructorDef(name, field_names, fields, span); })
+      .def("relaxvm.ir.AdtDef",
+           [](ffi::String name, ffi::Array<ffi::String> params,
+              ffi::Array<ir::ConstructorDef> constructors,
+              Span span) { return ir::AdtDef(name, params, constructors, span); })
+      .def("relaxvm.ir.Constructor",
+           [](ir::AdtDef adt, int64_t tag, Span span) { return ir::Constructor(adt, tag, span); })
+      .def("relaxvm.ir.MatchCase",
+           [](ffi::Optional<ir::Constructor> constructor, ffi::Array<ir::Var> vars, Expr body,
+              Span span) { return ir::MatchCase(constructor, vars, body, span); })
+      .def("relaxvm.ir.Match", [](Expr value, ffi::Array<ir::MatchCase> cases,
+                                  Span span) { return ir::Match(value, cases, span); })
+      // "" when the cases are right; else what is wrong, and the index of the case (-1: the match).
+      .def("relaxvm.ir.MistakeInCases",
+           [](Expr value, ffi::Array<ir::MatchCase> cases) {
+             const ir::MatchCaseObj* at = nullptr;
+             std::string mistake = ir::MistakeInCases(value->ty, cases, &at);
+             int64_t index = -1;
+             for (size_t i = 0; i < cases.size(); ++i) {
+               if (cases[i].get() == at) index = static_cast<int64_t>(i);
+             }
+             return ffi::Array<ffi::Any>{ffi::String(mistake), index};
+           })
+      .def("relaxvm.ir.FieldTypes", [](ir::Constructor constructor, Type value) {
+        return ir::FieldTypes(constructor, value);
+      });
+}
+
 void CheckOnHost(const ffi::Tensor& data) {
   if (data.device().device_type != kDLCPU) {
     Fail(ErrorKind::kValueError, "Constant: the tensor is not in CPU memory; copy it there first");
@@ -117,6 +171,7 @@ ffi::Tensor Relabel(const ffi::Tensor& data, DLDataType dtype) {
 
 void RegisterExpressions() {
   RegisterClasses();
+  RegisterDataTypes();
   refl::GlobalDef()
       .def("relaxvm.ir.Var",
            [](ffi::String name, Type ty, Span span) { return ir::Var(name, ty, span); })

@@ -7,6 +7,7 @@
 
 #include "api/register.h"
 #include "passes/canonical/bind.h"
+#include "passes/canonical/inline.h"
 #include "passes/pass.h"
 #include "pipeline/build.h"
 
@@ -68,6 +69,12 @@ void RegisterPasses() {
       .def("relaxvm.relax.BindSymbolicVars",
            [](ir::Function f, ffi::Map<ffi::Any, ffi::Any> sizes) {
              return passes::BindFunctionSizes(f, sizes, NameOf(f));
+           })
+      .def("relaxvm.relax.InlineFunctions",
+           [](ir::Function f, ffi::Map<ffi::String, ir::Function> functions) {
+             passes::FunctionsByName table;
+             for (const auto& [name, func] : functions) table.emplace(std::string(name), func);
+             return passes::InlineFunctions(f, table);
            })
       .def("relaxvm.relax.CopyWithFreshVars", passes::CopyWithFreshVars)
       .def("relaxvm.transform.Run", RunPass);

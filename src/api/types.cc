@@ -4,6 +4,7 @@
 
 #include "api/convert.h"
 #include "api/register.h"
+#include "ir/data_type.h"
 #include "ir/type.h"
 
 namespace relaxvm::api {
@@ -51,6 +52,11 @@ void RegisterTypeClasses() {
       .def_ro("params", &ir::FuncTypeObj::params, Flag::SEqHashDefPattern())
       .def_ro("ret", &ir::FuncTypeObj::ret)
       .def_ro("purity", &ir::FuncTypeObj::purity);
+  refl::ObjectDef<ir::NothingTypeObj>(refl::init(false));
+  refl::ObjectDef<ir::TypeParamObj>(refl::init(false)).def_ro("name", &ir::TypeParamObj::name);
+  refl::ObjectDef<ir::AdtTypeObj>(refl::init(false))
+      .def_ro("name", &ir::AdtTypeObj::name)
+      .def_ro("args", &ir::AdtTypeObj::args);
   refl::ObjectDef<ir::PointerTypeObj>(refl::init(false))
       .def_ro("element_type", &ir::PointerTypeObj::element_type)
       .def_ro("storage_scope", &ir::PointerTypeObj::storage_scope);
@@ -90,6 +96,10 @@ void RegisterTypes() {
       .def("relaxvm.ir.DummyGlobalInfo",
            [] { return ir::GlobalInfo(ffi::make_object<ir::DummyGlobalInfoObj>()); })
       .def("relaxvm.ir.AnyType", [] { return ir::AnyType(); })
+      .def("relaxvm.ir.NothingType", [] { return ir::NothingType(); })
+      .def("relaxvm.ir.TypeParam", [](ffi::String name) { return ir::TypeParam(name); })
+      .def("relaxvm.ir.AdtType",
+           [](ffi::String name, ffi::Array<Type> args) { return ir::AdtType(name, args); })
       .def("relaxvm.ir.PrimType", [](DLDataType dtype) { return ir::PrimType(dtype); })
       .def("relaxvm.ir.ShapeType",
            [](ffi::Optional<ffi::Array<ffi::Any>> values, int64_t ndim) {

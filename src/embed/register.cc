@@ -155,6 +155,14 @@ ffi::Module ExecutableFromBytes(ffi::AnyView bytes) {
   return vm::LinkExecutable(bytecode::Deserialize(view, "the executable"), {});
 }
 
+vm::ADT MakeAdt(int64_t tag, ffi::Array<ffi::Any> fields) {
+  auto object = ffi::make_object<vm::ADTObj>();
+  object->tag = tag;
+  object->fields.assign(fields.begin(), fields.end());
+  return ffi::detail::ObjectUnsafe::ObjectRefFromObjectPtr<vm::ADT>(
+      ffi::ObjectPtr<ffi::Object>(object));
+}
+
 }  // namespace
 
 void Register() {
@@ -170,6 +178,11 @@ void Register() {
   refl::ObjectDef<runtime::WeightsFileObj>();
   refl::ObjectDef<vm::KVCacheObj>().def_ro("fill_count", &vm::KVCacheObj::fill_count);
   refl::ObjectDef<vm::ADTObj>().def_ro("tag", &vm::ADTObj::tag);
+  refl::GlobalDef()
+      .def("relaxvm.runtime.make_adt", MakeAdt)
+      .def("relaxvm.runtime.adt_fields", [](vm::ADT value) {
+        return ffi::Array<ffi::Any>(value->fields.begin(), value->fields.end());
+      });
   refl::GlobalDef()
       .def("relaxvm.runtime.load_module", LoadModule)
       .def("relaxvm.runtime.empty", Empty)

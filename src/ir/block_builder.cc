@@ -19,6 +19,7 @@ bool IsLeaf(const Expr& e) {
     case Node::kStringImm:
     case Node::kDataTypeImm:
     case Node::kShape:
+    case Node::kConstructor:
     case Node::kExternFunc:
     case Node::kIntImm:
     case Node::kFloatImm:
@@ -34,6 +35,7 @@ bool IsLeaf(const Expr& e) {
     case Node::kTuple:
     case Node::kTupleGetItem:
     case Node::kIf:
+    case Node::kMatch:
     case Node::kSeq:
     case Node::kFunction:
     case Node::kOther: return false;
@@ -150,6 +152,7 @@ Expr BlockBuilder::Normalize(Expr e) {
   switch (NodeOf(e.get())) {
     case Node::kCall: return NormalizeCall(e.as<Call>().value());
     case Node::kIf: return NormalizeIf(e.as<If>().value());
+    case Node::kMatch: return NormalizeMatch(e.as<Match>().value());
     case Node::kFunction: return NormalizeFunction(e.as<Function>().value());
     case Node::kTuple: {
       const auto* tuple = e.as<TupleObj>();
@@ -246,6 +249,32 @@ Expr BlockBuilder::NormalizeIf(const If& e) {
   return result;
 }
 
+Expr BlockBuilder::NormalizeMatch(const Match& e) {
+  Expr value = NormalizeArgument(e->value);
+  const MatchCaseObj* at = nullptr;
+  if (std::string mistake = MistakeInCases(value->ty, e->cases, &at); !mistake.empty()) {
+    const Span& span = at != nullptr && at->span.defined() ? at->span : e->span;
+    Fail(ErrorKind::kTypeError, span.Place(), mistake);
+  }
+  bool same = value.same_as(e->value);
+  ffi::Array<MatchCase> cases = e->cases.Map([&](const MatchCase& c) {
+    if (c->constructor.has_value()) {
+      ffi::Array<Type> fields = FieldTypes(c->constructor.value(), value->ty);
+      for (size_t i = 0; i < fields.size(); ++i) {
+        if (!c->vars[i]->ty.defined()) c->vars[i]->ty = fields[i];
+      }
+    }
+    SeqExpr body = NormalizeScope(c->body);
+    if (body.same_as(c->body)) return c;
+    same = false;
+    return MatchCase(c->constructor, c->vars, std::move(body), c->span);
+  });
+  if (same && e->ty.defined()) return e;
+  Match result(std::move(value), std::move(cases), e->span);
+  result->ty = e->ty.defined() ? e->ty : InferType(result);
+  return result;
+}
+
 Expr BlockBuilder::NormalizeFunction(const Function& f) {
   SeqExpr body = NormalizeScope(f->body);
   if (body.same_as(f->body) && f->ty.defined()) return f;
@@ -259,6 +288,8 @@ Type BlockBuilder::InferType(const Expr& e) {
       RELAXVM_CHECK(op->type_rule) << op->name << " has no type rule";
       return op->type_rule(ffi::GetRef<Call>(call), *context_);
     }
+    if (auto constructor = call->op.as<Constructor>())
+      return ConstructorResultType(*constructor, ffi::GetRef<Call>(call), *context_);
     const Type& callee = call->op->ty;
     if (callee.defined()) {
       if (auto func = callee.as<FuncType>())
@@ -273,6 +304,20 @@ Type BlockBuilder::InferType(const Expr& e) {
   }
   if (const auto* branch = e.as<IfObj>()) {
     return LeastCommonType(branch->true_branch->ty, branch->false_branch->ty, *context_);
+  }
+  if (const auto* match = e.as<MatchObj>()) {
+    Type common;
+    for (const MatchCase& c : match->cases) {
+      // Fields end with their case.
+      Type type = EraseToVisible(c->body->ty, [&](const Var& v) {
+        for (const Var& field : c->vars) {
+          if (v.same_as(field)) return false;
+        }
+        return true;
+      });
+      common = common.defined() ? LeastCommonType(common, type, *context_) : type;
+    }
+    return common;
   }
   if (auto seq = e.as<SeqExpr>()) return TypeSeenOutside(seq.value());
   return e->ty;

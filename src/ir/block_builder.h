@@ -56,6 +56,7 @@ class BlockBuilder {
   Var EmitAs(bool output, Expr value, ffi::String name_hint);
   Expr NormalizeCall(const Call& call);
   Expr NormalizeIf(const If& e);
+  Expr NormalizeMatch(const Match& e);
   Expr NormalizeFunction(const Function& f);
   SeqExpr NormalizeScope(const Expr& e);
   TypeContext* context_;
@@ -78,6 +79,8 @@ TypeFit FitsType(const Type& expected, const Type& value, TypeContext& context);
 // Result of calling a function of type `func` with `args`: binds its symbolic variables from the
 // arguments' types.
 Type CallResultType(const FuncType& func, const Call& call, TypeContext& context);
+// Result of calling `constructor`: its type parameters follow from the arguments' types.
+Type ConstructorResultType(const Constructor& constructor, const Call& call, TypeContext& context);
 // The type of a value that is given, not computed: constants, shapes, tuples.
 Type TypeOfConstant(const ffi::Tensor& data);
 

@@ -35,6 +35,8 @@ Expr Mutator::Mutate(const Expr& e) {
     case Node::kTuple: return MutateTuple(Cast<Tuple>(e));
     case Node::kTupleGetItem: return MutateTupleGetItem(Cast<TupleGetItem>(e));
     case Node::kIf: return MutateIf(Cast<If>(e));
+    case Node::kMatch: return MutateMatch(Cast<Match>(e));
+    case Node::kConstructor: return MutateConstructor(Cast<Constructor>(e));
     case Node::kSeq: return MutateSeq(Cast<SeqExpr>(e));
     case Node::kFunction: return MutateFunction(Cast<Function>(e));
     case Node::kExternFunc: return MutateExternFunc(Cast<ExternFunc>(e));
@@ -115,6 +117,21 @@ Expr Mutator::MutateIf(const If& i) {
   return result;
 }
 
+Expr Mutator::MutateMatch(const Match& m) {
+  Expr value = Mutate(m->value);
+  ffi::Array<MatchCase> cases = m->cases.Map([this](const MatchCase& c) {
+    ffi::Array<Var> vars = c->vars.Map([this](const Var& v) { return MutateDef(v); });
+    Expr body = Mutate(c->body);
+    if (vars.same_as(c->vars) && body.same_as(c->body)) return c;
+    return MatchCase(c->constructor, std::move(vars), std::move(body), c->span);
+  });
+  Type ty = MutateType(m->ty);
+  if (value.same_as(m->value) && cases.same_as(m->cases) && ty.same_as(m->ty)) return m;
+  Match result(std::move(value), std::move(cases), m->span);
+  result->ty = std::move(ty);
+  return result;
+}
+
 Expr Mutator::MutateSeq(const SeqExpr& s) {
   ffi::Array<BindingBlock> blocks;
   bool same = true;
@@ -181,6 +198,10 @@ Type Mutator::MutateType(const Type& type) {
   if (const auto* tuple = type.as<TupleTypeObj>()) {
     ffi::Array<Type> fields = tuple->fields.Map([this](const Type& t) { return MutateType(t); });
     return fields.same_as(tuple->fields) ? type : Type(TupleType(std::move(fields)));
+  }
+  if (const auto* adt = type.as<AdtTypeObj>()) {
+    ffi::Array<Type> args = adt->args.Map([this](const Type& t) { return MutateType(t); });
+    return args.same_as(adt->args) ? type : Type(AdtType(adt->name, std::move(args)));
   }
   return type;
 }

@@ -2,6 +2,7 @@
 // The expression classes of ir/ as a closed enum: what Visitor and Mutator switch over.
 #pragma once
 
+#include "ir/data_type.h"
 #include "ir/op.h"
 #include "ir/prim.h"
 
@@ -20,6 +21,8 @@ enum class Node : uint8_t {
   kTuple,
   kTupleGetItem,
   kIf,
+  kMatch,
+  kConstructor,
   kSeq,
   kFunction,
   kExternFunc,

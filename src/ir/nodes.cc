@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constructors of types, expressions, bindings, functions and modules.
+#include <algorithm>
 #include <string>
 
+#include "ir/block_builder.h"
 #include "ir/module.h"
 #include "ir/prim.h"
 
@@ -328,7 +330,14 @@ Function::Function(ffi::Array<Var> params, Expr body, Type ret_ty, bool is_pure,
   n->params = std::move(params);
   n->body = SeqExpr::Wrap(std::move(body));
   n->ret_ty = ret_ty.defined() ? std::move(ret_ty) : n->body->ty;
-  if (n->ret_ty.defined()) n->ty = FuncType(std::move(types), n->ret_ty, is_pure);
+  if (n->ret_ty.defined()) {
+    // A function's type has no names for its parameters: what speaks of one means nothing in it.
+    Type ret = EraseToVisible(n->ret_ty, [&](const Var& v) {
+      return std::none_of(n->params.begin(), n->params.end(),
+                          [&](const Var& p) { return p.same_as(v); });
+    });
+    n->ty = FuncType(std::move(types), std::move(ret), is_pure);
+  }
   n->is_pure = is_pure;
   n->attrs = std::move(attrs);
   n->span = std::move(span);

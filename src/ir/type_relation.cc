@@ -89,6 +89,10 @@ class Unifier {
       const auto* a = arg.as<TupleTypeObj>();
       if (a == nullptr || a->fields.size() != p->fields.size()) return;
       for (size_t i = 0; i < p->fields.size(); ++i) Run(p->fields[i], a->fields[i]);
+    } else if (const auto* p = param.as<AdtTypeObj>()) {
+      const auto* a = arg.as<AdtTypeObj>();
+      if (a == nullptr || a->name != p->name || a->args.size() != p->args.size()) return;
+      for (size_t i = 0; i < p->args.size(); ++i) Run(p->args[i], a->args[i]);
     }
   }
 
@@ -120,6 +124,8 @@ bool AllVisible(const ffi::Array<Expr>& dims, const std::function<bool(const Var
 Type LeastCommonType(const Type& a, const Type& b, TypeContext& context) {
   if (a.same_as(b)) return a;
   if (!a.defined() || !b.defined()) return Type();
+  if (a.as<NothingTypeObj>()) return b;
+  if (b.as<NothingTypeObj>()) return a;
   if (const auto* x = a.as<TensorTypeObj>()) {
     if (const auto* y = b.as<TensorTypeObj>()) return CommonTensor(x, y, context);
   } else if (const auto* x = a.as<ShapeTypeObj>()) {
@@ -137,6 +143,14 @@ Type LeastCommonType(const Type& a, const Type& b, TypeContext& context) {
         fields.push_back(LeastCommonType(x->fields[i], y->fields[i], context));
       }
       return TupleType(std::move(fields));
+    }
+  } else if (const auto* x = a.as<AdtTypeObj>()) {
+    const auto* y = b.as<AdtTypeObj>();
+    if (y != nullptr && x->name == y->name && x->args.size() == y->args.size()) {
+      ffi::Array<Type> args;
+      for (size_t i = 0; i < x->args.size(); ++i)
+        args.push_back(LeastCommonType(x->args[i], y->args[i], context));
+      return AdtType(x->name, std::move(args));
     }
   } else if (const auto* x = a.as<FuncTypeObj>()) {
     if (const auto* y = b.as<FuncTypeObj>()) {
@@ -168,6 +182,11 @@ Type EraseToVisible(const Type& type, const std::function<bool(const Var&)>& vis
         tuple->fields.Map([&](const Type& t) { return EraseToVisible(t, visible); });
     return fields.same_as(tuple->fields) ? type : Type(TupleType(std::move(fields)));
   }
+  if (const auto* adt = type.as<AdtTypeObj>()) {
+    ffi::Array<Type> args =
+        adt->args.Map([&](const Type& t) { return EraseToVisible(t, visible); });
+    return args.same_as(adt->args) ? type : Type(AdtType(adt->name, std::move(args)));
+  }
   return type;
 }
 
@@ -175,6 +194,16 @@ TypeFit FitsType(const Type& expected, const Type& value, TypeContext& context) 
   if (!expected.defined() || expected.as<AnyTypeObj>() || expected.same_as(value))
     return TypeFit::kAlways;
   if (!value.defined() || value.as<AnyTypeObj>()) return TypeFit::kCheck;
+  if (value.as<NothingTypeObj>()) return TypeFit::kAlways;
+  if (const auto* want = expected.as<AdtTypeObj>()) {
+    const auto* have = value.as<AdtTypeObj>();
+    if (have == nullptr || have->name != want->name || have->args.size() != want->args.size())
+      return TypeFit::kNever;
+    TypeFit fit = TypeFit::kAlways;  // values never change: a list of fours is a list of tensors
+    for (size_t i = 0; i < want->args.size(); ++i)
+      fit = Worse(fit, FitsType(want->args[i], have->args[i], context));
+    return fit;
+  }
   if (const auto* want = expected.as<TensorTypeObj>()) {
     const auto* have = value.as<TensorTypeObj>();
     return have ? FitsTensor(want, have, context) : TypeFit::kNever;
@@ -249,6 +278,56 @@ Type CallResultType(const FuncType& func, const Call& call, TypeContext& context
   // through.
   Type ret = EraseToVisible(func->ret, [&](const Var& v) { return !inner.count(v.get()); });
   return Substitute(ret, unifier.bound);
+}
+
+namespace {
+
+// What the type parameters in `param` stand for where a value of type `arg` is given.
+void BindParams(const Type& param, const Type& arg, TypeArgs* bound, TypeContext& context) {
+  if (const auto* p = param.as<TypeParamObj>()) {
+    Type given = arg.defined() ? arg : Type(AnyType());
+    auto [it, fresh] = bound->emplace(std::string(p->name), given);
+    if (!fresh) it->second = LeastCommonType(it->second, given, context);
+    return;
+  }
+  if (!arg.defined()) return;
+  auto all = [&](const ffi::Array<Type>& params, const ffi::Array<Type>& args) {
+    if (params.size() != args.size()) return;
+    for (size_t i = 0; i < params.size(); ++i) BindParams(params[i], args[i], bound, context);
+  };
+  if (const auto* p = param.as<AdtTypeObj>()) {
+    const auto* a = arg.as<AdtTypeObj>();
+    if (a != nullptr && a->name == p->name) all(p->args, a->args);
+  } else if (const auto* p = param.as<TupleTypeObj>()) {
+    if (const auto* a = arg.as<TupleTypeObj>()) all(p->fields, a->fields);
+  }
+}
+
+}  // namespace
+
+Type ConstructorResultType(const Constructor& constructor, const Call& call, TypeContext& context) {
+  const ffi::Array<Type>& fields = constructor->def()->fields;
+  const std::string name = constructor->FullName();
+  if (call->args.size() != fields.size()) {
+    Fail(ErrorKind::kTypeError, call->span.Place(), name, " has ", fields.size(),
+         fields.size() == 1 ? " field, but " : " fields, but ", call->args.size(),
+         call->args.size() == 1 ? " is" : " are", " given");
+  }
+  TypeArgs bound;
+  for (size_t i = 0; i < fields.size(); ++i)
+    BindParams(fields[i], call->args[i]->ty, &bound, context);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    Type expected = SubstituteParams(fields[i], bound, NothingType());
+    if (FitsType(expected, call->args[i]->ty, context) != TypeFit::kNever) continue;
+    Fail(ErrorKind::kTypeError, call->span.Place(), "field ", constructor->def()->field_names[i],
+         " of ", name, " does not accept the value that is given; check its type");
+  }
+  ffi::Array<Type> args;
+  for (const ffi::String& param : constructor->adt->params) {
+    auto it = bound.find(std::string(param));
+    args.push_back(it == bound.end() ? Type(NothingType()) : it->second);
+  }
+  return AdtType(constructor->adt->name, std::move(args));
 }
 
 Type TypeOfConstant(const ffi::Tensor& data) { return Constant(data)->ty; }

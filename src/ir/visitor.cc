@@ -21,6 +21,8 @@ Node NodeOf(const ffi::Object* node) {
       {TupleObj::RuntimeTypeIndex(), Node::kTuple},
       {TupleGetItemObj::RuntimeTypeIndex(), Node::kTupleGetItem},
       {IfObj::RuntimeTypeIndex(), Node::kIf},
+      {MatchObj::RuntimeTypeIndex(), Node::kMatch},
+      {ConstructorObj::RuntimeTypeIndex(), Node::kConstructor},
       {SeqExprObj::RuntimeTypeIndex(), Node::kSeq},
       {FunctionObj::RuntimeTypeIndex(), Node::kFunction},
       {ExternFuncObj::RuntimeTypeIndex(), Node::kExternFunc},
@@ -57,6 +59,8 @@ void Visitor::Visit(const Expr& e) {
     case Node::kTuple: return VisitTuple(static_cast<const TupleObj*>(n));
     case Node::kTupleGetItem: return VisitTupleGetItem(static_cast<const TupleGetItemObj*>(n));
     case Node::kIf: return VisitIf(static_cast<const IfObj*>(n));
+    case Node::kMatch: return VisitMatch(static_cast<const MatchObj*>(n));
+    case Node::kConstructor: return VisitConstructor(static_cast<const ConstructorObj*>(n));
     case Node::kSeq: return VisitSeq(static_cast<const SeqExprObj*>(n));
     case Node::kFunction: return VisitFunction(static_cast<const FunctionObj*>(n));
     case Node::kExternFunc: return VisitExternFunc(static_cast<const ExternFuncObj*>(n));
@@ -92,6 +96,14 @@ void Visitor::VisitIf(const IfObj* i) {
   Visit(i->cond);
   Visit(i->true_branch);
   Visit(i->false_branch);
+}
+void Visitor::VisitMatch(const MatchObj* m) {
+  Visit(m->value);
+  for (const MatchCase& c : m->cases) {
+    if (c->constructor.has_value()) Visit(c->constructor.value());
+    for (const Var& v : c->vars) VisitDef(v);
+    Visit(c->body);
+  }
 }
 void Visitor::VisitSeq(const SeqExprObj* s) {
   for (const BindingBlock& b : s->blocks) VisitBlock(b);
@@ -150,6 +162,8 @@ void Visitor::VisitType(const Type& type) {
     for (const Expr& v : shape->values.value()) Visit(v);
   } else if (const auto* tuple = type.as<TupleTypeObj>()) {
     for (const Type& f : tuple->fields) VisitType(f);
+  } else if (const auto* adt = type.as<AdtTypeObj>()) {
+    for (const Type& a : adt->args) VisitType(a);
   }
   // A function type binds its own variables; nothing of the surroundings is visible in it.
 }
@@ -180,6 +194,13 @@ void PostOrderVisit(const Expr& e, const std::function<void(const Expr&)>& f) {
       Run(n->cond);
       Run(n->true_branch);
       Run(n->false_branch);
+    }
+    WALK(Match, MatchObj) {
+      Run(n->value);
+      for (const MatchCase& c : n->cases) {
+        for (const Var& v : c->vars) Run(v);
+        Run(c->body);
+      }
     }
     WALK(Seq, SeqExprObj) {
       for (const BindingBlock& block : n->blocks) {

@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "ir/data_type.h"
 #include "ir/module.h"
 #include "ir/prim.h"
 
@@ -30,6 +31,8 @@ class Visitor {
   virtual void VisitTuple(const TupleObj* t);
   virtual void VisitTupleGetItem(const TupleGetItemObj* t);
   virtual void VisitIf(const IfObj* i);
+  virtual void VisitMatch(const MatchObj* m);
+  virtual void VisitConstructor(const ConstructorObj* c) {}
   virtual void VisitSeq(const SeqExprObj* s);
   virtual void VisitFunction(const FunctionObj* f);
   virtual void VisitExternFunc(const ExternFuncObj* f) {}
@@ -72,6 +75,8 @@ class Mutator {
   virtual Expr MutateTuple(const Tuple& t);
   virtual Expr MutateTupleGetItem(const TupleGetItem& t);
   virtual Expr MutateIf(const If& i);
+  virtual Expr MutateMatch(const Match& m);
+  virtual Expr MutateConstructor(const Constructor& c) { return c; }
   virtual Expr MutateSeq(const SeqExpr& s);
   virtual Expr MutateFunction(const Function& f);
   virtual Expr MutateExternFunc(const ExternFunc& f) { return f; }

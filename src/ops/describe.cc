@@ -2,6 +2,7 @@
 // Types and dimensions in the words of error messages.
 #include <sstream>
 
+#include "ir/data_type.h"
 #include "ir/prim.h"
 #include "ops/op_def.h"
 
@@ -109,6 +110,13 @@ std::string DescribeType(const Type& type) {
       os << (i == 0 ? "" : ", ") << DescribeType(t->fields[i]);
     }
     os << (t->fields.size() > 8 ? ", ...)" : ")");
+  } else if (const auto* adt = type.as<ir::AdtTypeObj>()) {
+    os << std::string(adt->name);
+    for (size_t i = 0; i < adt->args.size(); ++i)
+      os << (i == 0 ? "[" : ", ") << DescribeType(adt->args[i]);
+    if (!adt->args.empty()) os << "]";
+  } else if (type.as<ir::NothingTypeObj>() != nullptr) {
+    os << "nothing";
   } else if (type.as<ir::FuncTypeObj>() != nullptr) {
     os << "a function";
   } else {

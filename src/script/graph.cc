@@ -52,6 +52,9 @@ std::string Printer::TypeText(const Type& type) {
   if (const auto* t = type.as<ir::PrimTypeObj>())
     return "R.Prim(" + Quoted(DTypeName(t->dtype)) + ")";
   if (type.as<ir::AnyTypeObj>()) return "R.Any";
+  if (const auto* t = type.as<ir::AdtTypeObj>()) return AdtTypeText(t);
+  if (const auto* t = type.as<ir::TypeParamObj>()) return Text(t->name);
+  if (type.as<ir::NothingTypeObj>()) return "R.Nothing";
   if (const auto* t = type.as<ir::FuncTypeObj>()) return FuncTypeText(t);
   if (const auto* t = type.as<ir::PointerTypeObj>()) {
     const auto* element = t->element_type.as<ir::PrimTypeObj>();
@@ -178,6 +181,11 @@ std::string Printer::Value(const Expr& e) {
       return "R.If(" + Value(i->cond) + ", " + Value(i->true_branch) + ", " +
              Value(i->false_branch) + ")";
     }
+    case Node::kMatch: {
+      const auto* match = e.as<ir::MatchObj>();
+      return "R.Match(" + Value(match->value) + ", ...)";
+    }
+    case Node::kConstructor: return e.as<ir::ConstructorObj>()->FullName();
     case Node::kSeq: {
       const auto* seq = e.as<ir::SeqExprObj>();
       return seq->blocks.empty() ? Value(seq->body) : "R.SeqExpr(..., " + Value(seq->body) + ")";
@@ -295,6 +303,10 @@ void Printer::Binding(const ir::Binding& binding) {
   }
   if (const auto* branch = binding->value.as<ir::IfObj>()) {
     Conditional(branch, var);
+    return;
+  }
+  if (const auto* match = binding->value.as<ir::MatchObj>()) {
+    Cases(match, var);
     return;
   }
   std::string text;

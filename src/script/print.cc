@@ -62,6 +62,12 @@ void Printer::StartFunction() {
   loops_.clear();
   for (const char* word : kReserved) used_[word] = 1;
   used_[options_.module_name] = 1;
+  if (mod_ == nullptr) return;
+  auto data_types = mod_->global_infos.find(ir::kDataTypes);
+  if (data_types == mod_->global_infos.end()) return;
+  for (const ir::GlobalInfo& info : (*data_types).second) {
+    if (const auto* adt = info.as<ir::AdtDefObj>()) used_[Text(adt->name)] = 1;
+  }
 }
 
 std::string Printer::FreshName(const std::string& hint) {
@@ -113,11 +119,21 @@ std::string Printer::Module(const ir::IRModuleObj* mod) {
     Line("I.module_attrs(" + Dictionary(mod->attrs) + ")");
     empty = false;
   }
-  if (!mod->global_infos.empty()) {
+  for (const auto& [key, infos] : mod->global_infos) {
+    if (key != ir::kDataTypes) continue;
+    for (const ir::GlobalInfo& info : infos) {
+      if (!empty) Blank();
+      DataType(info.as<ir::AdtDefObj>());
+      empty = false;
+    }
+  }
+  const size_t other_infos = mod->global_infos.size() - mod->global_infos.count(ir::kDataTypes);
+  if (other_infos > 0) {
     const ir::IRModuleObj* names = nullptr;
     std::swap(mod_, names);  // here devices are spelled out
     std::vector<std::string> groups;
     for (const auto& [key, infos] : mod->global_infos) {
+      if (key == ir::kDataTypes) continue;
       std::vector<std::string> parts;
       for (const ir::GlobalInfo& info : infos) {
         auto device = info.as<ir::VDevice>();
@@ -166,6 +182,10 @@ std::string Printer::Fragment(const ffi::Any& what) {
       Conditional(branch, Var("result", branch->ty));
       return out_;
     }
+    if (const auto* match = e->as<ir::MatchObj>()) {
+      Cases(match, Var("result", match->ty));
+      return out_;
+    }
     return Value(*e);
   }
   if (auto type = what.as<Type>(); type && type->defined()) return TypeText(*type);
@@ -176,6 +196,8 @@ std::string Printer::Fragment(const ffi::Any& what) {
   } else if (auto stmt = what.as<Stmt>(); stmt && stmt->defined()) {
     in_program_ = true;
     Statement(*stmt);
+  } else if (const auto* adt = what.as<ir::AdtDefObj>()) {
+    DataType(adt);
   } else if (auto region = what.as<tir::BufferRegion>()) {
     in_program_ = true;
     return Region(*region);

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/data_type.h"
 #include "ir/prim.h"
 #include "script/print.h"
 #include "tir/stmt.h"
@@ -97,6 +98,9 @@ class Printer {
   void Binding(const ir::Binding& binding);
   void Branch(const ir::SeqExprObj* seq, const std::string& result);
   void Conditional(const ir::IfObj* branch, const Var& var);
+  void Cases(const ir::MatchObj* match, const Var& var);
+  void DataType(const ir::AdtDefObj* adt);
+  std::string AdtTypeText(const ir::AdtTypeObj* adt);
   std::string Annotation(const Var& var, const Expr& value);
 
   // ---- tensor_program.cc

@@ -9,6 +9,7 @@
 
 #include "runtime/device.h"
 #include "support/dtype.h"
+#include "vm/adt.h"
 
 namespace relaxvm::vm {
 namespace ffi = tvm::ffi;
@@ -45,8 +46,15 @@ std::string DescribeValue(const TVMFFIAny& value) {
     }
     case kTVMFFIArray:
       return "a tuple of " + std::to_string(view.cast<ffi::Array<ffi::Any>>().size());
-    default: return "a " + view.GetTypeKey();
+    default: break;
   }
+  if (value.type_index == ADTObj::RuntimeTypeIndex()) {
+    const auto* adt = static_cast<const ADTObj*>(
+        ffi::detail::ObjectUnsafe::RawObjectPtrFromUnowned<ffi::Object>(value.v_obj));
+    return "a value of a data type, tag " + std::to_string(adt->tag) + " with " +
+           std::to_string(adt->fields.size()) + " fields";
+  }
+  return "a " + view.GetTypeKey();
 }
 
 }  // namespace relaxvm::vm

@@ -84,6 +84,46 @@ def test_run_remotely(run):
     assert "{'double': ['main']}\n[0. 2. 4.]\n[2. 2.]\n" in printed
 
 
+def test_data_types(run):
+    printed = run(sys.executable, ROOT / "examples/python/data_types.py")
+    assert "x * y + x       = [ 5. 12. 21.]" in printed
+    assert "x ** 5          = [  1.  32. 243.]" in printed
+    assert "made by         : Product of 2 fields" in printed
+
+
+def test_code_of_the_page_on_data_types(run, tmp_path):
+    """The module of the page, with the closure in it, then the values."""
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/howto/data_types.md").read_text(), re.DOTALL
+    )
+    module, values, closure = blocks
+    mapping = """
+    @R.function
+    def map(
+        f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True),
+        xs: List[R.Tensor((4,), "float32")],
+    ) -> List[R.Tensor((4,), "float32")]:
+        cls = Lists
+        match xs:
+            case List.Nil():
+                ys = xs
+            case List.Cons(head, tail):
+                y = f(head)
+                rest = cls.map(f, tail)
+                ys = List.Cons(y, rest)
+        return ys
+
+"""
+    tail = """
+factor = relaxvm.runtime.tensor(np.full(4, 3, "float32"))
+print(vm["total"](xs).numpy(), vm["total"](vm["scaled"](factor, xs)).numpy())
+"""
+    program = tmp_path / "page.py"
+    head = "import numpy as np\nimport relaxvm\n"
+    program.write_text(head + module + mapping + closure + values + tail)
+    assert "[1. 1. 1. 1.] [3. 3. 3. 3.]" in run(sys.executable, program)
+
+
 def test_cpp_program_runs_a_saved_model(run, tmp_path):
     program = LIBRARIES.parent / "bin" / "run_model"
     run(sys.executable, ROOT / "examples/python/dynamic_shapes.py", tmp_path / "model.so")

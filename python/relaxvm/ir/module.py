@@ -40,6 +40,11 @@ class IRModule(Scriptable, Object):
         self.__init_handle_by_constructor__(_module, table, dict(values), infos)
 
     @property
+    def data_types(self) -> dict[str, Any]:
+        """The algebraic data types that the module declares, by name."""
+        return {str(t.name): t for t in self.global_infos.get("data_types", [])}
+
+    @property
     def attrs(self) -> Any:
         values = self._attrs
         return DictAttrs(values) if len(values) else None

@@ -11,16 +11,18 @@ _EXPR = (
     "MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem VDevice Var VarBinding const extern "
     "get_shape_of make_shape prim_value te_tensor"
 )
-_TYPE = "AnyType FuncType ObjectType PrimType ShapeType TensorType TupleType Type"
+_TYPE = "AdtType AnyType FuncType NothingType ObjectType PrimType ShapeType TensorType TupleType Type TypeParam"
 _CALLS = (
     "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
     "call_tir call_tir_inplace call_tir_with_grad invoke_closure invoke_pure_closure make_closure"
 )
+_DATA_TYPES = "AdtDef Constructor ConstructorDef Match MatchCase"
 _FUNCTORS = "ExprFunctor PyExprMutator PyExprVisitor"
 
 _NAMES: dict[str, tuple[str, str]] = {}  # name -> (module, name there)
 for _module, _list in (
     ("relaxvm.relax.expr", _EXPR),
+    ("relaxvm.relax.data_type", _DATA_TYPES),
     ("relaxvm.relax.op.calls", _CALLS),
     ("relaxvm.relax.expr_functor", _FUNCTORS),
 ):
@@ -48,6 +50,7 @@ _MODULES = (
     "analysis",
     "binding_rewrite",
     "block_builder",
+    "data_type",
     "dpl",
     "exec_builder",
     "expr",

@@ -279,6 +279,12 @@ class Function(BaseFunc):
 
         return bind_params(self, binding_map)
 
+    def inline_functions(self, function_map: Mapping[Any, Any]) -> Function:
+        """The function with calls of these functions, by object or name, replaced by their bodies."""
+        from .transform.bind import inline_functions
+
+        return inline_functions(self, function_map)
+
 
 @tvm_ffi.register_object("relaxvm.relax.ExternFunc")
 class ExternFunc(BaseFunc):
@@ -350,3 +356,7 @@ __all__ = [
     "prim_value",
     "te_tensor",
 ]
+
+
+# The nodes of data types are registered with those above: programs may come from C++.
+from . import data_type as _data_type  # noqa: E402, F401

@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.expr import Call, Expr, GlobalVar, Op, Var, is_prim_expr
 from ..ir.module import IRModule
 from .block_builder import BlockBuilder, _begin, _end
+from .data_type import Constructor, Match, MatchCase
 from .expr import (
     Binding,
     BindingBlock,
@@ -42,6 +43,8 @@ _METHODS: tuple[tuple[type, str], ...] = (
     (Call, "visit_call_"),
     (SeqExpr, "visit_seq_expr_"),
     (If, "visit_if_"),
+    (Match, "visit_match_"),
+    (Constructor, "visit_constructor_"),
     (Op, "visit_op_"),
     (TupleGetItem, "visit_tuple_getitem_"),
     (StringImm, "visit_string_imm_"),
@@ -116,7 +119,7 @@ class PyExprVisitor(ExprFunctor):
 
     visit_constant_ = visit_global_var_ = visit_extern_func_ = visit_op_ = _leaf
     visit_var_ = visit_dataflow_var_ = visit_prim_value_ = _leaf
-    visit_string_imm_ = visit_data_type_imm_ = _leaf
+    visit_string_imm_ = visit_data_type_imm_ = visit_constructor_ = _leaf
 
     def visit_tuple_(self, op: Any) -> None:
         for field in op.fields:
@@ -138,6 +141,13 @@ class PyExprVisitor(ExprFunctor):
         self.visit_expr(op.cond)
         self.visit_expr(op.true_branch)
         self.visit_expr(op.false_branch)
+
+    def visit_match_(self, op: Any) -> None:
+        self.visit_expr(op.value)
+        for case in op.cases:
+            for var in case.vars:
+                self.visit_var_def(var)
+            self.visit_expr(case.body)
 
     def visit_function_(self, op: Any) -> None:
         for param in op.params:
@@ -183,7 +193,7 @@ class PyExprMutator(ExprFunctor):
         return op
 
     visit_constant_ = visit_global_var_ = visit_extern_func_ = visit_op_ = _leaf
-    visit_string_imm_ = visit_data_type_imm_ = visit_prim_value_ = _leaf
+    visit_string_imm_ = visit_data_type_imm_ = visit_prim_value_ = visit_constructor_ = _leaf
 
     def visit_var_(self, op: Any) -> Expr:
         return self._remap.get(op, op)
@@ -226,6 +236,15 @@ class PyExprMutator(ExprFunctor):
         if cond.same_as(op.cond) and then is op.true_branch and otherwise is op.false_branch:
             return op
         return If(cond, then, otherwise)
+
+    def visit_match_(self, op: Any) -> Expr:
+        value = self.visit_expr(op.value)
+        cases = []
+        for case in op.cases:
+            names = [self.visit_var_def(v) for v in case.vars]
+            body = self.visit_with_new_scope(case.body)
+            cases.append(MatchCase(case.constructor, names, body, case.span))
+        return Match(value, cases, op.span)
 
     def visit_function_(self, op: Any) -> Expr:
         params = [self.visit_var_def(p) for p in op.params]

@@ -14,6 +14,9 @@ from ..ir.expr import Expr
 from ..ir.type import FuncType, PrimType, TupleType, Type
 
 _any = _compiler.func("ir.AnyType")
+_nothing = _compiler.func("ir.NothingType")
+_type_param = _compiler.func("ir.TypeParam")
+_adt = _compiler.func("ir.AdtType")
 _shape = _compiler.func("ir.ShapeType")
 _tensor = _compiler.func("ir.TensorType")
 _shape_expr = _compiler.func("ir.ShapeExpr")
@@ -79,4 +82,38 @@ class TensorType(Type):
         return None if dtype.bits == 0 else dtype
 
 
-__all__ = ["AnyType", "FuncType", "ObjectType", "ShapeType", "TensorType", "TupleType"]
+@tvm_ffi.register_object("relaxvm.relax.NothingType")
+class NothingType(Type):
+    """R.Nothing: the type of what gives no value; it fits every type."""
+
+    def __init__(self) -> None:
+        self.__init_handle_by_constructor__(_nothing)
+
+
+@tvm_ffi.register_object("relaxvm.relax.TypeParam")
+class TypeParam(Type):
+    """A parameter of a data type, inside of its definition."""
+
+    def __init__(self, name: str) -> None:
+        self.__init_handle_by_constructor__(_type_param, name)
+
+
+@tvm_ffi.register_object("relaxvm.relax.AdtType")
+class AdtType(Type):
+    """A data type by name, with a type for each of its parameters."""
+
+    def __init__(self, name: str, args: Sequence[Any] = ()) -> None:
+        self.__init_handle_by_constructor__(_adt, name, [plain(a) for a in args])
+
+
+__all__ = [
+    "AdtType",
+    "AnyType",
+    "FuncType",
+    "NothingType",
+    "ObjectType",
+    "ShapeType",
+    "TensorType",
+    "TupleType",
+    "TypeParam",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from relaxvm._ffi import tvm_ffi
 from relaxvm.runtime import hooks
+from relaxvm.runtime.adt import ADT
 from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
 from relaxvm.runtime.executable import Executable, VMExecutable
 from relaxvm.runtime.module import Module, load, load_module, load_static_library
@@ -19,6 +20,7 @@ ShapeTuple = tvm_ffi.Shape
 convert = tvm_ffi.convert
 
 __all__ = [
+    "ADT",
     "DataType",
     "Device",
     "Executable",

@@ -23,6 +23,7 @@ from ..relax.op.build import ROWS as _ROWS
 from .types import Annotation as _Annotation
 from .types import AnyAnnotation as Any
 from .types import CallableAnnotation as Callable
+from .types import NothingAnnotation as Nothing
 from .types import Prim as Prim
 from .types import ShapeAnnotation as Shape
 from .types import Tensor as Tensor
@@ -45,6 +46,31 @@ def function(
 
 
 function.script_kind = "function"  # type: ignore[attr-defined]
+
+
+class _DataName:
+    """Stands for a data type while Python runs the class that becomes a module."""
+
+    def __getitem__(self, args: _Any) -> _DataName:
+        return self
+
+    def __getattr__(self, name: _Text) -> _DataName:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+
+def data(*params: _Any) -> _Any:
+    """Decorates a class whose functions are the constructors of an algebraic data type; `params` name its type
+    parameters."""
+    from .parser.entry import parse_data_type
+
+    if len(params) == 1 and isinstance(params[0], type):
+        return parse_data_type(params[0], sys._getframe(1), _DataName())
+    return lambda cls: parse_data_type(cls, sys._getframe(1), _DataName())
+
+
+data.script_kind = "data"  # type: ignore[attr-defined]
 
 
 class _Mark:

@@ -12,7 +12,8 @@ from typing import Any
 from ..ir.base import plain
 from ..ir.expr import Expr, Var
 from ..ir.type import FuncType, PrimType, TupleType, Type
-from ..relax.type import AnyType, ShapeType, TensorType
+from ..relax.data_type import AdtDef, Constructor
+from ..relax.type import AdtType, AnyType, NothingType, ShapeType, TensorType
 
 Resolve = Callable[[str], Expr]
 
@@ -67,6 +68,12 @@ def resolve_type(value: Any, dim: Resolve) -> Type:
         return value.bare.resolve(dim)
     if value is None:
         return TupleType([])
+    if isinstance(value, AdtDef):
+        return value.bare_type()
+    if isinstance(value, Constructor):
+        raise TypeError(
+            f"{value.adt.name}.{value.name} is a constructor; the type is {value.adt.name}"
+        )
     if not isinstance(value, Type):
         raise TypeError(f'expected a type such as R.Tensor((n, 4), "float32"), got {value!r}')
     return value
@@ -127,6 +134,20 @@ class _Callable(Annotation):
         result = AnyType() if ret is None and params is None else resolve_type(ret, dim)
         types = None if params is None else [resolve_type(p, dim) for p in params]
         return FuncType(types, result, purity)
+
+
+class _Adt(Annotation):
+    def __init__(self, name: str, args: Sequence[Any]) -> None:
+        self._args = (name, args)
+
+    def resolve(self, dim: Resolve) -> Type:
+        name, args = self._args
+        return AdtType(name, [resolve_type(a, dim) for a in args])
+
+
+def adt_annotation(name: str, args: Sequence[Any]) -> Any:
+    """A data type with types for its parameters."""
+    return AdtType(name, args) if all(isinstance(a, Type) for a in args) else _Adt(name, args)
 
 
 class _Plain(Annotation):
@@ -220,6 +241,13 @@ class _CallableName(_Callable):
         return _Callable(params, ret, pure)
 
 
+class _NothingName(_Plain):
+    """R.Nothing"""
+
+    def __init__(self) -> None:
+        super().__init__(NothingType)
+
+
 class _AnyName(_Plain):
     """R.Any"""
 
@@ -235,6 +263,7 @@ ShapeAnnotation = _ShapeName()
 TupleAnnotation = _TupleName()
 CallableAnnotation = _CallableName()
 AnyAnnotation = _AnyName()
+NothingAnnotation = _NothingName()
 
 
 def Prim(dtype: Any) -> PrimType:

@@ -95,6 +95,18 @@ OpDef assert_op() {
   });
 }
 
+// Pure, so that a function that is not defined for every value may be; but never merged, moved to
+// compile time or given another place.
+OpDef fatal() {
+  return Define<NoAttrs>({
+      .name = "fatal",
+      .doc = "Ends the run with an error: what is computed here is not defined.  Fits every type.",
+      .args = {{"message", "What is wrong.", ArgKind::kString, true}},
+      .type = [](TypeCtx&, const NoAttrs&) -> Type { return ir::NothingType(); },
+      .effect = Effect::kAllocates,
+  });
+}
+
 OpDef print() {
   return Define<NoAttrs>({
       .name = "print",

@@ -14,7 +14,7 @@ using ir::Expr;
 using ir::Var;
 
 bool FitsDataflow(const ir::Binding& binding) {
-  return !binding->value.as<ir::IfObj>() && !binding->value.as<ir::SeqExprObj>() &&
+  return !analysis::Branches(binding->value) && !binding->value.as<ir::SeqExprObj>() &&
          !analysis::HasEffect(binding->value);
 }
 

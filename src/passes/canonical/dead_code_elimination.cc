@@ -98,6 +98,15 @@ class Sweeper {
       if (yes.same_as(branch->true_branch) && no.same_as(branch->false_branch)) return binding;
       value = ir::If(branch->cond, yes, no, branch->span);
       value->ty = branch->ty;
+    } else if (auto* match = value.as<ir::MatchObj>()) {
+      ffi::Array<ir::MatchCase> cases = match->cases.Map([this](const ir::MatchCase& c) {
+        ir::SeqExpr body = Sweep(c->body);
+        return body.same_as(c->body) ? c : ir::MatchCase(c->constructor, c->vars, body, c->span);
+      });
+      Mark(match->value);
+      if (cases.same_as(match->cases)) return binding;
+      value = ir::Match(match->value, cases, match->span);
+      value->ty = match->ty;
     } else if (auto function = value.as<ir::Function>()) {
       value = Run(*function);
     } else if (auto seq = value.as<ir::SeqExpr>()) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analysis/calls.h"
 #include "analysis/module_facts.h"
 #include "passes/canonical/bind.h"
 #include "passes/pass.h"
@@ -60,7 +61,7 @@ class Inliner : public ir::Mutator {
       // A dataflow block takes bindings, no branches.
       for (const ir::BindingBlock& block : it->second->body->blocks) {
         for (const ir::Binding& b : block->bindings) {
-          if (b->value.as<ir::IfObj>()) return nullptr;
+          if (analysis::Branches(b->value)) return nullptr;
         }
       }
     }
@@ -94,30 +95,10 @@ class Inliner : public ir::Mutator {
   const std::unordered_map<std::string, ir::Function>& bodies_;
 };
 
-// Names that are used other than as what is called.
-std::unordered_set<std::string> UsedAsValues(const IRModule& mod) {
-  class Finder : public ir::Visitor {
-   public:
-    std::unordered_set<std::string> found;
-    void VisitCall(const ir::CallObj* call) override {
-      if (!call->op.as<ir::GlobalVarObj>()) Visit(call->op);
-      for (const Expr& arg : call->args) Visit(arg);
-    }
-    void VisitGlobalVar(const ir::GlobalVarObj* v) override {
-      found.insert(std::string(v->name_hint));
-    }
-    void VisitOther(const ir::ExprObj*) override {}
-  } finder;
-  for (const auto& [var, func] : mod->functions) {
-    if (func.as<ir::FunctionObj>()) finder.Visit(func);
-  }
-  return std::move(finder.found);
-}
-
 }  // namespace
 
 IRModule InlinePrivateFunctions(IRModule mod, const PassContext& context) {
-  std::unordered_set<std::string> keep = UsedAsValues(mod);
+  std::unordered_set<std::string> keep = analysis::UsedAsValues(mod);
   for (const auto& group : analysis::FindRecursion(mod)) {
     for (const ir::GlobalVar& var : group) keep.insert(std::string(var->name_hint));
   }

@@ -38,6 +38,7 @@ class Lowerer : public ir::Mutator {
       case CoreOp::kTensorToShape: return Packed(call, "vm.builtin.tensor_to_shape", call->args);
       case CoreOp::kShapeToTensor: return Packed(call, "relax.run.shape_to_tensor", call->args);
       case CoreOp::kPrint: return Packed(call, "relax.run.print", call->args);
+      case CoreOp::kFatal: return Packed(call, "vm.builtin.fatal", call->args);
       case CoreOp::kAssertOp: return Packed(call, "relax.run.assert_op", call->args);
       case CoreOp::kEnsureZeroOffset:
         return Packed(call, "vm.builtin.ensure_zero_offset", call->args);

@@ -2,6 +2,7 @@
 // Checks of values against types, as calls of the VM's builtins.
 #include "passes/shape/shape_checks.h"
 
+#include "ir/data_type.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
 #include "ops/op_def.h"
@@ -83,10 +84,36 @@ void CheckTuple(const Match& m, const ir::TupleTypeObj* type, const EmitValueFn&
     ir::TupleGetItem item(m.value, static_cast<int64_t>(i));
     item->ty = known ? known_field : Type(ir::AnyType());
     Expr field = emit(item, item->ty);
-    EmitTypeChecks(
-        {field, type->fields[i], known_field, m.context + " field " + std::to_string(i) + ":"},
-        emit, sizes);
+    EmitTypeChecks({field, type->fields[i], known_field,
+                    m.context + " field " + std::to_string(i) + ":", m.mod},
+                   emit, sizes);
   }
+}
+
+const ir::AdtDefObj* FindDataType(const ir::IRModuleObj* mod, const ffi::String& name) {
+  if (mod == nullptr) return nullptr;
+  auto it = mod->global_infos.find(ir::kDataTypes);
+  if (it == mod->global_infos.end()) return nullptr;
+  for (const ir::GlobalInfo& info : (*it).second) {
+    const auto* adt = info.as<ir::AdtDefObj>();
+    if (adt != nullptr && adt->name == name) return adt;
+  }
+  return nullptr;
+}
+
+void CheckAdt(const Match& m, const ir::AdtTypeObj* type, const EmitValueFn& emit) {
+  ffi::Array<Expr> args = {m.value, StringImm(m.context)};
+  if (const ir::AdtDefObj* adt = FindDataType(m.mod, type->name)) {
+    for (const ir::ConstructorDef& constructor : adt->constructors)
+      args.push_back(IntImm(Int(64), static_cast<int64_t>(constructor->fields.size())));
+  }
+  EmitCheck("vm.builtin.check_adt_info", args, emit);
+}
+
+bool IsAdt(const Type& type, const ir::AdtTypeObj* expected) {
+  const auto* adt = type.defined() ? type.as<ir::AdtTypeObj>() : nullptr;
+  return (adt != nullptr && adt->name == expected->name) ||
+         (type.defined() && type.as<ir::NothingTypeObj>() != nullptr);
 }
 
 }  // namespace
@@ -100,6 +127,8 @@ void EmitTypeChecks(const Match& m, const EmitValueFn& emit, std::vector<SizeMat
     CheckPrim(m, prim, emit, sizes);
   } else if (const auto* tuple = m.expected.as<ir::TupleTypeObj>()) {
     CheckTuple(m, tuple, emit, sizes);
+  } else if (const auto* adt = m.expected.as<ir::AdtTypeObj>()) {
+    if (!IsAdt(m.known, adt)) CheckAdt(m, adt, emit);
   } else if (m.expected.as<ir::FuncTypeObj>() && !m.known.as<ir::FuncTypeObj>()) {
     EmitCheck("vm.builtin.check_func_info", {m.value, StringImm(m.context)}, emit);
   }
@@ -132,6 +161,7 @@ bool NeedsCheck(const Type& expected, const Type& found) {
     }
     return false;
   }
+  if (const auto* want = expected.as<ir::AdtTypeObj>()) return !IsAdt(found, want);
   return expected.as<ir::FuncTypeObj>() && !found.as<ir::FuncTypeObj>();
 }
 

@@ -15,8 +15,9 @@ namespace relaxvm::passes {
 struct Match {
   ir::Expr value;
   ir::Type expected;
-  ir::Type known;       // what is already sure of the value; null: nothing
-  std::string context;  // opens the error message
+  ir::Type known;                        // what is already sure of the value; null: nothing
+  std::string context;                   // opens the error message
+  const ir::IRModuleObj* mod = nullptr;  // where data types are defined
 };
 
 // Sizes that a tensor, shape or scalar has to have.

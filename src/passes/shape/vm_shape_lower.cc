@@ -122,7 +122,8 @@ class FunctionLowerer {
   // then, after the size expressions of this place are computed, the sizes that have to equal one.
   void MatchAll(const std::vector<Match>& matches, Items* out) {
     std::vector<SizeMatch> sizes;
-    for (const Match& match : matches) {
+    for (Match match : matches) {
+      match.mod = mod_->get();
       EmitTypeChecks(
           match,
           [&](Expr call, Type type) { return EmitValue(std::move(call), std::move(type), out); },

@@ -2,6 +2,7 @@
 // Checks of values against what a function declares.  The error context names function and
 // parameter.
 #include "support/dtype.h"
+#include "vm/adt.h"
 #include "vm/builtins/builtins.h"
 
 namespace relaxvm::vm::builtins {
@@ -68,6 +69,26 @@ void CheckTupleInfo(Args args, ffi::Any*) {
 
 void CheckFuncInfo(Args args, ffi::Any*) {
   if (args[0].type_index != kTVMFFIFunction) Mismatch(args, 1, ErrorKind::kTypeError, "a function");
+}
+
+// (value, err_ctx, fields of tag 0, fields of tag 1, ...)
+void CheckAdtInfo(Args args, ffi::Any*) {
+  const ADTObj* adt = nullptr;
+  if (args[0].type_index == ADTObj::RuntimeTypeIndex()) {
+    adt = static_cast<const ADTObj*>(
+        ffi::detail::ObjectUnsafe::RawObjectPtrFromUnowned<ffi::Object>(args[0].v_obj));
+  }
+  if (adt == nullptr) Mismatch(args, 1, ErrorKind::kTypeError, "a value of a data type");
+  if (args.size == 2) return;
+  if (adt->tag < 0 || adt->tag >= args.size - 2) {
+    Mismatch(args, 1, ErrorKind::kValueError,
+             "a value with a tag below " + std::to_string(args.size - 2));
+  }
+  const int64_t fields = args.Int(static_cast<int32_t>(adt->tag) + 2);
+  if (static_cast<int64_t>(adt->fields.size()) != fields) {
+    Mismatch(args, 1, ErrorKind::kValueError,
+             "tag " + std::to_string(adt->tag) + " with " + std::to_string(fields) + " fields");
+  }
 }
 
 void CheckStringInfo(Args args, ffi::Any*) {

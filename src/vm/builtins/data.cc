@@ -81,6 +81,8 @@ void AllocADT(Args args, ffi::Any* result) {
 
 void GetTag(Args args, ffi::Any* result) { *result = Adt(args).tag; }
 
+void HasTag(Args args, ffi::Any* result) { *result = Adt(args).tag == args.Int(1); }
+
 void GetField(Args args, ffi::Any* result) {
   const ADTObj& adt = Adt(args);
   *result = adt.fields[CheckedIndex(args, adt.fields.size())];

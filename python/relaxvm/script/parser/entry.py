@@ -21,6 +21,16 @@ def parse_class(cls: type, frame: types.FrameType) -> Any:
     return parse_module(source, node, captured(frame, *methods))
 
 
+def parse_data_type(cls: type, frame: types.FrameType, stand_in: Any) -> Any:
+    """The data type that a decorated class describes, or a stand-in inside of a class that becomes a module."""
+    from .data_type import parse_data_types
+
+    if in_module_class(frame):
+        return stand_in
+    source, node = find_class(cls.__name__, frame)
+    return parse_data_types(source, [node], captured(frame))[0]
+
+
 def parse_function(func: Any, frame: types.FrameType, kind: str, options: dict[str, Any]) -> Any:
     """The function that a decorated function describes, or a mark when it stands in a class that becomes a module."""
     if in_module_class(frame):
@@ -83,10 +93,14 @@ def _expression(source: Source, node: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _top_level(source: Source, node: ast.stmt, names: dict[str, Any]) -> Any:
+    from .data_type import is_data_type, parse_data_types
     from .evaluate import Evaluator, Scope
     from .module import function_kind, parse_module
 
     if isinstance(node, ast.ClassDef):
+        if is_data_type(Evaluator(source, Scope(names)), node):
+            names[node.name] = parse_data_types(source, [node], names)[0]
+            return names[node.name]
         return parse_module(source, node, names)
     if isinstance(node, ast.FunctionDef):
         kind, options = function_kind(Evaluator(source, Scope(names)), node)

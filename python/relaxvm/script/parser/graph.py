@@ -28,6 +28,7 @@ from ..relax import MatchCastValue, _Mark
 from ..tirx import DTypeName
 from ..types import resolve_type
 from .evaluate import Evaluator, Scope
+from .match import parse_match
 from .source import Source
 
 _begin = _compiler.func("relax.Builder_Begin")
@@ -499,10 +500,10 @@ class GraphParser:
         if self.in_dataflow:
             self.source.fail(stmt, "a dataflow block has no control flow; move `if` out of it")
         cond = self._argument(stmt.test, self._value(stmt.test))
-        name, then = self._branch(stmt, stmt.body)
+        name, then = self._branch(stmt.body)
         if not stmt.orelse:
             self.source.fail(stmt, "`if` needs an `else` that assigns the same name")
-        other, otherwise = self._branch(stmt, stmt.orelse)
+        other, otherwise = self._branch(stmt.orelse)
         if name != other:
             self.source.fail(
                 stmt,
@@ -512,10 +513,17 @@ class GraphParser:
         self.scope.define(name, self._bind_value(stmt, name, value, None))
         return name
 
-    def _branch(self, owner: ast.If, statements: list[ast.stmt]) -> tuple[str, SeqExpr]:
-        """The last statement gives the branch its name and value."""
+    def _stmt_Match(self, stmt: ast.Match) -> None:
+        parse_match(self, stmt)
+
+    def _branch(
+        self, statements: list[ast.stmt], names: dict[str, Any] | None = None
+    ) -> tuple[str, SeqExpr]:
+        """The last statement gives the branch its name and value; `names` are what it sees besides."""
         outer, self.blocks = self.blocks, []
         self.scope.push()
+        for name, value in (names or {}).items():
+            self.scope.define(name, value)
         _begin(self.builder, False)
         *body, last = statements
         for stmt in body:
@@ -529,6 +537,9 @@ class GraphParser:
     def _branch_result(self, last: ast.stmt) -> tuple[str, Expr]:
         if isinstance(last, ast.If):
             name = self._conditional(last)
+            return name, self.scope.find(name)
+        if isinstance(last, ast.Match):
+            name = parse_match(self, last)
             return name, self.scope.find(name)
         if isinstance(last, (ast.Assign, ast.AnnAssign)):
             target = last.targets[0] if isinstance(last, ast.Assign) else last.target

@@ -12,6 +12,7 @@ from ...ir.expr import BaseFunc, GlobalVar
 from ...ir.module import IRModule
 from ...ir.type import FuncType, TupleType, Type
 from ...relax.block_builder import BlockBuilder
+from .data_type import is_data_type, parse_data_types
 from .evaluate import Evaluator, Scope
 from .graph import GraphParser
 from .program import ProgramParser
@@ -63,7 +64,25 @@ class ModuleParser:
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self.builder = BlockBuilder()  # collects the programs of R.emit_te
 
+    def _data_types(self) -> None:
+        """Classes under @R.data: functions and each other see them by name."""
+        nodes = [s for s in self.node.body if isinstance(s, ast.ClassDef)]
+        for node in nodes:
+            if not is_data_type(self.evaluator, node):
+                self.source.fail(node, "a class in a module is a data type; put @R.data before it")
+        names = [n.name for n in nodes]
+        for node in nodes:
+            if names.count(node.name) > 1:
+                self.source.fail(node, f"the module has two data types called {node.name}")
+        if not nodes:
+            return
+        types = parse_data_types(self.source, nodes, self.outside)
+        self.infos["data_types"] = types
+        for adt in types:
+            self.outside[str(adt.name)] = adt
+
     def parse(self) -> IRModule:
+        self._data_types()
         for stmt in self.node.body:
             self._setting(stmt)
         with module_infos(self.infos):
@@ -79,11 +98,12 @@ class ModuleParser:
 
     def _setting(self, stmt: ast.stmt) -> None:
         """I.module_attrs(...), I.module_global_infos(...); docstrings and `pass` say nothing."""
-        if isinstance(stmt, (ast.FunctionDef, ast.Assign, ast.Pass)):
+        if isinstance(stmt, (ast.FunctionDef, ast.Assign, ast.Pass, ast.ClassDef)):
             return
         if not isinstance(stmt, ast.Expr):
             self.source.fail(
-                stmt, "a module holds functions, I.module_attrs and I.module_global_infos"
+                stmt,
+                "a module holds functions, data types, I.module_attrs and I.module_global_infos",
             )
         value = self.evaluator.eval(stmt.value)
         kind = getattr(value, "module_setting", None)
@@ -111,6 +131,8 @@ class ModuleParser:
                     f"{node.name} is no function of a module; put @R.function or @T.prim_func before it",
                 )
             name, kind = node.name, found
+        if name in {str(t.name) for t in self.infos.get("data_types", ())}:
+            self.source.fail(node, f"{name} is a data type of the module; rename the function")
         if name in names:
             self.source.fail(node, f"the module has two functions called {name}; rename one")
         var = GlobalVar(name)
