@@ -170,10 +170,10 @@ def count(x):
     return x
 
 
-@pytest.fixture(scope="module")
-def vm() -> relaxvm.VirtualMachine:
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def vm(request) -> relaxvm.VirtualMachine:
     relaxvm.register_global_func("test.closures.count", count, override=True)
-    return vm_of(Closures)
+    return vm_of(Closures, exec_mode=request.param)
 
 
 def tensor(*values):

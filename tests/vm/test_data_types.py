@@ -13,14 +13,17 @@ from relaxvm.runtime import ADT
 PAIRS = [np.array(v, "float32") for v in ([1, 2], [-3, 1], [0.5, 0.25], [2, -5])]
 
 
-@pytest.fixture(scope="module")
-def lists() -> relaxvm.VirtualMachine:
-    return vm_of(Lists)
+MODES = ["bytecode", "compiled"]
 
 
-@pytest.fixture(scope="module")
-def shapes() -> relaxvm.VirtualMachine:
-    return vm_of(Shapes)
+@pytest.fixture(scope="module", params=MODES)
+def lists(request) -> relaxvm.VirtualMachine:
+    return vm_of(Lists, exec_mode=request.param)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shapes(request) -> relaxvm.VirtualMachine:
+    return vm_of(Shapes, exec_mode=request.param)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])

@@ -158,9 +158,9 @@ def functions():
     )
 
 
-@pytest.fixture(scope="module")
-def results(functions) -> relaxvm.VirtualMachine:
-    return vm_of(Results)
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def results(functions, request) -> relaxvm.VirtualMachine:
+    return vm_of(Results, exec_mode=request.param)
 
 
 def test_nonzero_allocates_its_result(results):
@@ -239,9 +239,9 @@ class Unknown:
         return w
 
 
-@pytest.fixture(scope="module")
-def unknown() -> relaxvm.VirtualMachine:
-    return vm_of(Unknown)
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def unknown(request) -> relaxvm.VirtualMachine:
+    return vm_of(Unknown, exec_mode=request.param)
 
 
 def test_values_of_any_rank_and_dtype_flow_through_if_and_recursion(unknown):
@@ -330,13 +330,13 @@ class Handle:
         self.rng = np.random.default_rng(seed)
 
 
-@pytest.fixture(scope="module")
-def opaque() -> relaxvm.VirtualMachine:
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def opaque(request) -> relaxvm.VirtualMachine:
     def draw(handle):
         return relaxvm.runtime.tensor(handle.rng.standard_normal(2).astype("float32"))
 
     relaxvm.register_global_func("test.shapes.draw", draw, override=True)
-    return vm_of(Opaque)
+    return vm_of(Opaque, exec_mode=request.param)
 
 
 def test_objects_pass_through_functions_tuples_and_branches(opaque):

@@ -102,9 +102,9 @@ def oracle(tree: Any, w: np.ndarray, u: np.ndarray, uf: np.ndarray) -> tuple[Any
     return sigmoid(o + do) * np.tanh(c), c
 
 
-@pytest.fixture(scope="module")
-def vm() -> relaxvm.VirtualMachine:
-    return vm_of(TreeLSTM)
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def vm(request) -> relaxvm.VirtualMachine:
+    return vm_of(TreeLSTM, exec_mode=request.param)
 
 
 @pytest.mark.parametrize("seed, depth", [(0, 0), (1, 2), (2, 3), (3, 4), (7, 6)])

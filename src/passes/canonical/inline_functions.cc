@@ -6,6 +6,7 @@
 #include "analysis/calls.h"
 #include "passes/canonical/bind.h"
 #include "passes/canonical/inline.h"
+#include "passes/pass.h"
 
 namespace relaxvm::passes {
 
@@ -176,7 +177,11 @@ class OutputMaker : public ir::Mutator {
 ir::Function InlineFunctions(const ir::Function& func, const FunctionsByName& functions) {
   ir::Function inlined = Inliner(functions).MutateFunction(func).as<ir::Function>().value();
   if (inlined.same_as(func)) return func;
-  return OutputMaker(inlined).MutateFunction(inlined).as<ir::Function>().value();
+  inlined = OutputMaker(inlined).MutateFunction(inlined).as<ir::Function>().value();
+  // The result of a body is another name of the call's.
+  const ir::GlobalVar name("inlined");
+  IRModule alone(ffi::Map<ir::GlobalVar, ir::BaseFunc>{{name, inlined}});
+  return CanonicalizeBindings(alone, PassContext())->functions[name].as<ir::Function>().value();
 }
 
 }  // namespace relaxvm::passes

@@ -142,7 +142,8 @@ IRModule InlinePrivateFunctions(IRModule mod, const PassContext& context) {
     std::string name(var->name_hint);
     if (!bodies.count(name) || calls.found.count(name)) functions.Set(var, func);
   }
-  return IRModule(functions, mod->attrs, mod->global_infos);
+  // The result of a body is another name of the call's.
+  return CanonicalizeBindings(IRModule(functions, mod->attrs, mod->global_infos), context);
 }
 
 }  // namespace relaxvm::passes

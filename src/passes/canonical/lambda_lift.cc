@@ -7,6 +7,7 @@
 #include "analysis/core_ops.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
+#include "passes/canonical/bind.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -64,8 +65,10 @@ class Lifter : public ir::Mutator {
     Function func =
         ffi::GetRef<Function>(MutateFunction(ffi::GetRef<Function>(local)).as<ir::FunctionObj>());
     Captured captured = CapturedBy(func, self);
-    ir::GlobalVar global(mod_->UniqueName(name_ + "_" + std::string(self->name)), self->ty);
-    global = mod_->Update(global->name_hint, Lift(func, self, captured, global));
+    ir::GlobalVar global(FreeName(name_ + "_" + std::string(self->name)), self->ty);
+    // Sizes of the surroundings that a parameter gives are its own from here on.
+    global = mod_->Update(global->name_hint,
+                          CopyWithFreshVars(Lift(func, self, captured, global)));
     if (captured.values.empty() && captured.sizes.empty()) {
       Replace(self, global);
       return;
@@ -76,6 +79,12 @@ class Lifter : public ir::Mutator {
   }
 
  private:
+  std::string FreeName(const std::string& hint) const {
+    std::string name = hint;
+    for (int i = 0; (*mod_)->FindVar(name).has_value(); ++i) name = hint + "_" + std::to_string(i);
+    return name;
+  }
+
   static Expr Closure(const ir::GlobalVar& global, const ffi::Array<Expr>& held,
                       const ir::Type& type) {
     ffi::Array<ir::Type> types;

@@ -21,18 +21,24 @@ constexpr size_t kMaxNameLength = 80;
 // Makes the function of one group.
 class GroupFunction {
  public:
-  GroupFunction(const ir::DataflowBlock& block, const std::vector<int>& group) {
-    for (int i : group) inside_.insert(block->bindings[i]->var.get());
+  GroupFunction(const ir::DataflowBlock& block, const FusionGroup& group) {
+    for (int i : group.calls) inside_.insert(block->bindings[i]->var.get());
     ffi::Array<ir::Binding> bindings;
-    for (int i : group) bindings.push_back(Rebind(block->bindings[i], i == group.back()));
+    ffi::Array<Expr> outputs;
+    for (int i : group.calls) {
+      const bool output = std::binary_search(group.outputs.begin(), group.outputs.end(), i);
+      bindings.push_back(Rebind(block->bindings[i], output));
+      if (output) outputs.push_back(bindings.back()->var);
+    }
     AddSizes();
     // The function has symbolic sizes of its own.
     ffi::Map<Var, Expr> sizes;
     for (const Var& v : sizes_) sizes.Set(v, Var(v->name, v->ty, v->span));
-    ir::Function made(params_, ir::SeqExpr({ir::DataflowBlock(bindings)}, bindings.back()->var),
-                      ir::Type(), true, {{ir::attr::kPrimitive, ffi::Any(int64_t{1})}});
+    Expr result = outputs.size() == 1 ? outputs[0] : Expr(ir::Tuple(outputs));
+    ir::Function made(params_, ir::SeqExpr({ir::DataflowBlock(bindings)}, result), ir::Type(), true,
+                      {{ir::attr::kPrimitive, ffi::Any(int64_t{1})}});
     function_ = SizeRenamer(sizes).Run(made);
-    name_ = Name(block, group);
+    name_ = Name(block, group.calls);
   }
 
   const ir::Function& function() const { return function_; }
@@ -48,7 +54,7 @@ class GroupFunction {
     ir::Function Run(const ir::Function& f) { return Mutate(f).as<ir::Function>().value(); }
   };
 
-  ir::Binding Rebind(const ir::Binding& binding, bool last) {
+  ir::Binding Rebind(const ir::Binding& binding, bool output) {
     std::optional<analysis::TirCall> call = analysis::AsCallTir(binding->value);
     RELAXVM_CHECK(call.has_value()) << "a group holds calls of tensor programs only";
     ffi::Array<Expr> args;
@@ -59,7 +65,7 @@ class GroupFunction {
     whole.Set(1, ir::Tuple(args));
     Expr value = ir::Call(call->call->op, whole, call->call->attrs, call->call->ty_args,
                           call->call->span, call->call->ty);
-    Var var = last ? Var(binding->var->name, binding->var->ty, binding->var->span)
+    Var var = output ? Var(binding->var->name, binding->var->ty, binding->var->span)
                    : Var(ir::DataflowVar(binding->var->name, binding->var->ty, binding->var->span));
     replaced_.insert_or_assign(binding->var.get(), var);
     return ir::VarBinding(var, value, binding->span);
@@ -143,32 +149,50 @@ class Fuser : public ir::Mutator {
   ir::BindingBlock MutateBlock(const ir::BindingBlock& block) override {
     auto dataflow = block.as<ir::DataflowBlock>();
     if (!dataflow) return ir::Mutator::MutateBlock(block);
-    std::vector<std::vector<int>> groups = FindFusionGroups(*dataflow, mod_, limits_);
+    std::vector<FusionGroup> groups = FindFusionGroups(*dataflow, mod_, limits_);
     if (groups.empty()) return block;
     // A group's call stands where its last member stood: everything that it reads is there by then.
-    std::unordered_map<int, const std::vector<int>*> last;
+    std::unordered_map<int, const FusionGroup*> last;
     std::unordered_set<int> dropped;
-    for (const std::vector<int>& group : groups) {
-      last[group.back()] = &group;
-      dropped.insert(group.begin(), group.end() - 1);
+    for (const FusionGroup& group : groups) {
+      last[group.calls.back()] = &group;
+      dropped.insert(group.calls.begin(), group.calls.end() - 1);
     }
     ffi::Array<ir::Binding> bindings;
     for (int i = 0; i < static_cast<int>(block->bindings.size()); ++i) {
       if (dropped.count(i)) continue;
       const ir::Binding& binding = block->bindings[i];
       auto it = last.find(i);
-      bindings.push_back(it == last.end() ? binding : CallGroup(*dataflow, *it->second, binding));
+      if (it == last.end()) {
+        bindings.push_back(binding);
+      } else {
+        CallGroup(*dataflow, *it->second, &bindings);
+      }
     }
     return ir::DataflowBlock(bindings, block->span);
   }
 
  private:
-  ir::Binding CallGroup(const ir::DataflowBlock& block, const std::vector<int>& group,
-                        const ir::Binding& at) {
+  void CallGroup(const ir::DataflowBlock& block, const FusionGroup& group,
+                 ffi::Array<ir::Binding>* out) {
     GroupFunction made(block, group);
     ir::GlobalVar var = out_.Update(UniqueName(made.name()), made.function());
-    ir::Call call(var, made.args(), ir::Attrs(), {}, at->span, at->var->ty);
-    return ir::VarBinding(at->var, call, at->span);
+    const ir::Binding& at = block->bindings[group.calls.back()];
+    if (group.outputs.size() == 1) {
+      ir::Call call(var, made.args(), ir::Attrs(), {}, at->span, at->var->ty);
+      return out->push_back(ir::VarBinding(at->var, call, at->span));
+    }
+    ffi::Array<ir::Type> types;
+    for (int i : group.outputs) types.push_back(block->bindings[i]->var->ty);
+    ir::TupleType type(types);
+    ir::DataflowVar results(made.name(), type, at->span);
+    ir::Call call(var, made.args(), ir::Attrs(), {}, at->span, type);
+    out->push_back(ir::VarBinding(results, call, at->span));
+    for (size_t k = 0; k < group.outputs.size(); ++k) {
+      const ir::Binding& output = block->bindings[group.outputs[k]];
+      ir::TupleGetItem item(results, static_cast<int64_t>(k), output->span);
+      out->push_back(ir::VarBinding(output->var, item, output->span));
+    }
   }
 
   // Thousands of groups may want the same name: the search for a free number goes on where it

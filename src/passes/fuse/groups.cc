@@ -10,10 +10,12 @@
 #include "passes/fuse/groups.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "analysis/calls.h"
 #include "arith/analyzer.h"
+#include "ir/prim.h"
 #include "ir/visitor.h"
 
 namespace relaxvm::passes {
@@ -40,7 +42,7 @@ class Finder {
   Finder(const ir::DataflowBlock& block, const ir::IRModule& mod, const FusionLimits& limits)
       : block_(block), mod_(mod), limits_(limits), nodes_(block->bindings.size()) {}
 
-  std::vector<std::vector<int>> Run() {
+  std::vector<FusionGroup> Run() {
     ReadGraph();
     FindPostDominators();
     parent_.resize(nodes_.size());
@@ -59,6 +61,7 @@ class Finder {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].kind <= FusionKind::kInjective) JoinInjective(static_cast<int>(i));
     }
+    JoinOutputs();
     return Collect();
   }
 
@@ -254,17 +257,75 @@ class Finder {
     Join(region);
   }
 
-  std::vector<std::vector<int>> Collect() {
+  // ---- groups with several outputs
+
+  // Is there anything in rows of this shape that a vector loop can gain from?  Rows of one tile of
+  // memory at least; shorter ones run faster as one long loop each.
+  static bool HasLongRows(const Node& node) {
+    constexpr int64_t kElems = 64;
+    auto last = node.shape.empty() ? std::nullopt : ir::AsInt(node.shape.back());
+    return last.has_value() && *last >= kElems;
+  }
+
+  // Elementwise calls of one shape whose results are used by each other and outside: computed in one
+  // pass, a result is still at hand when the next one reads it.
+  void JoinOutputs() {
+    if (limits_.max_outputs < 2) return;
+    std::unordered_map<int, std::vector<int>> members;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      members[Root(static_cast<int>(i))].push_back(static_cast<int>(i));
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].kind > FusionKind::kBroadcast || !HasLongRows(nodes_[i])) continue;
+      for (int user : nodes_[i].consumers) {
+        int a = Root(static_cast<int>(i)), b = Root(user);
+        if (a == b || anchor_[a] != kOutside || anchor_[b] != kOutside) continue;
+        std::vector<int> merged;
+        std::merge(members[a].begin(), members[a].end(), members[b].begin(), members[b].end(),
+                   std::back_inserter(merged));
+        if (!IsOnePass(merged, nodes_[i])) continue;
+        Join(merged);
+        members[Root(a)] = std::move(merged);
+      }
+    }
+  }
+
+  bool IsOnePass(const std::vector<int>& calls, const Node& like) {
+    if (static_cast<int64_t>(calls.size()) > limits_.max_calls) return false;
+    for (int n : calls) {
+      if (nodes_[n].kind > FusionKind::kBroadcast || !SameShape(nodes_[n], like)) return false;
+    }
+    // The calls run where the last of them stood: whoever reads a result comes after that.
+    int64_t outputs = 0;
+    for (int n : calls) {
+      bool outside = nodes_[n].escapes || nodes_[n].consumers.empty();
+      for (int user : nodes_[n].consumers) {
+        if (std::binary_search(calls.begin(), calls.end(), user)) continue;
+        if (user < calls.back()) return false;
+        outside = true;
+      }
+      outputs += outside;
+    }
+    return outputs <= limits_.max_outputs;
+  }
+
+  std::vector<FusionGroup> Collect() {
     std::unordered_map<int, size_t> index;
-    std::vector<std::vector<int>> all;
+    std::vector<FusionGroup> all;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       auto [it, added] = index.try_emplace(Root(static_cast<int>(i)), all.size());
       if (added) all.emplace_back();
-      all[it->second].push_back(static_cast<int>(i));
+      all[it->second].calls.push_back(static_cast<int>(i));
     }
-    std::vector<std::vector<int>> groups;
-    for (std::vector<int>& group : all) {
-      if (group.size() > 1) groups.push_back(std::move(group));
+    std::vector<FusionGroup> groups;
+    for (FusionGroup& group : all) {
+      if (group.calls.size() < 2) continue;
+      for (int n : group.calls) {
+        bool outside = nodes_[n].escapes || n == group.calls.back();
+        for (int user : nodes_[n].consumers)
+          outside |= !std::binary_search(group.calls.begin(), group.calls.end(), user);
+        if (outside) group.outputs.push_back(n);
+      }
+      groups.push_back(std::move(group));
     }
     return groups;
   }
@@ -282,9 +343,8 @@ class Finder {
 
 }  // namespace
 
-std::vector<std::vector<int>> FindFusionGroups(const ir::DataflowBlock& block,
-                                               const ir::IRModule& mod,
-                                               const FusionLimits& limits) {
+std::vector<FusionGroup> FindFusionGroups(const ir::DataflowBlock& block, const ir::IRModule& mod,
+                                          const FusionLimits& limits) {
   return Finder(block, mod, limits).Run();
 }
 

@@ -11,11 +11,15 @@ namespace relaxvm::passes {
 
 struct FusionLimits {
   int64_t max_calls = 256;  // in one group
+  int64_t max_outputs = 4;
 };
 
-// Sets of positions in `block`, each of two or more call_tir, ascending; only the last one's result
-// is used outside.
-std::vector<std::vector<int>> FindFusionGroups(const ir::DataflowBlock& block,
+struct FusionGroup {
+  std::vector<int> calls;    // positions in a block, two or more call_tir, ascending
+  std::vector<int> outputs;  // those of them whose results are used outside, after the last call
+};
+
+std::vector<FusionGroup> FindFusionGroups(const ir::DataflowBlock& block,
                                                const ir::IRModule& mod, const FusionLimits& limits);
 
 }  // namespace relaxvm::passes

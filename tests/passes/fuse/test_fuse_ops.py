@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """FuseOps: calls that run as one program become a function of their own.  Which ones: tests/passes/fuse/fuse_test.cc."""
 
+import numpy as np
 from fused_programs import ADD_ONE, TWICE
 from pass_check import check_pass, module
 
+import relaxvm
 from relaxvm.relax.transform import FuseOps
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
 
 CHAIN = """
 @R.function
@@ -79,3 +83,95 @@ def main(x: R.Tensor((4,), "float32")):
     )
     names = {str(v.name_hint) for v in FuseOps()(mod).get_global_vars()}
     assert names == {"main", "add_one", "twice", "fused_add_one_twice", "fused_add_one_twice1"}
+
+
+WIDE = """
+@T.prim_func(private=True)
+def add_one(x: T.Buffer((4, 64), "float32"), y: T.Buffer((4, 64), "float32")):
+    T.func_attr({"op_pattern": 0, "tirx.noalias": True})
+    for i, j in T.grid(4, 64):
+        with T.sblock("y"):
+            a, b = T.axis.remap("SS", [i, j])
+            y[a, b] = x[a, b] + T.float32(1)
+
+@T.prim_func(private=True)
+def twice(x: T.Buffer((4, 64), "float32"), y: T.Buffer((4, 64), "float32")):
+    T.func_attr({"op_pattern": 0, "tirx.noalias": True})
+    for i, j in T.grid(4, 64):
+        with T.sblock("y"):
+            a, b = T.axis.remap("SS", [i, j])
+            y[a, b] = x[a, b] * T.float32(2)
+"""
+F = 'R.Tensor((4, 64), "float32")'
+
+
+def calls(text: str, output: str) -> str:
+    lines = []
+    for line in text.split():
+        var, program, arg = line.split(":")
+        lines.append(f"{var} = R.call_tir(Module.{program}, ({arg},), out_ty={F})")
+    body = "\n        ".join(lines)
+    return (
+        f"@R.function\ndef main(x: {F}):\n    with R.dataflow():\n        {body}\n"
+        f"        R.output({output})\n    return ({output})\n"
+    )
+
+
+def test_a_result_that_is_used_outside_too_is_an_output_of_the_group():
+    mod = FuseOps()(module(calls("a:add_one:x b:twice:a", "a, b") + WIDE))
+    group = mod["fused_add_one_twice"]
+    assert len(group.ret_ty.fields) == 2
+    text = mod["main"].script()
+    assert text.count("fused_add_one_twice") >= 1 and "R.call_tir" not in text
+    assert "[0]" in text and "[1]" in text
+
+
+def test_three_outputs_keep_their_order():
+    text = "a:add_one:x b:twice:a c:add_one:b"
+    mod = FuseOps()(module(calls(text, "c, a, b") + WIDE))
+    assert len(mod["fused_add_one_twice_add_one"].ret_ty.fields) == 3
+
+
+def test_a_reader_between_the_calls_keeps_them_apart():
+    """It would have to run before the group and after it."""
+    between = f"""
+@R.function
+def main(x: {F}):
+    with R.dataflow():
+        a = R.call_tir(Module.add_one, (x,), out_ty={F})
+        s = R.call_pure_packed("test.between", a, ty_args={F})
+        b = R.call_tir(Module.twice, (a,), out_ty={F})
+        R.output(s, b)
+    return (s, b)
+"""
+    check_pass(FuseOps(), before=between + WIDE)
+
+
+def test_short_rows_stay_apart():
+    given = calls("a:add_one:x b:twice:a", "a, b").replace("(4, 64)", "(4,)")
+    check_pass(FuseOps(), before=given + ADD_ONE + TWICE)
+
+
+def test_a_group_with_several_outputs_computes_the_same():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 96), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.multiply(a, x)
+                c = R.add(b, a)
+                d = R.matmul(a, R.permute_dims(c))
+                R.output(a, c, d)
+            return (a, c, d)
+
+    fused = relaxvm.compile(Mod, stop_after="FuseTIR")
+    outputs = [f.attrs.get("num_outputs") for f in fused.functions.values()]
+    assert 2 in [int(n) for n in outputs if n is not None], fused.script()
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    for n in (0, 1, 5, 200):
+        x = np.random.default_rng(n).standard_normal((n, 96)).astype("float32")
+        a, c, d = (t.numpy() for t in vm["main"](relaxvm.runtime.tensor(x)))
+        np.testing.assert_allclose(a, np.exp(x), rtol=1e-5)
+        np.testing.assert_allclose(c, np.exp(x) * x + np.exp(x), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(d, a @ c.T, rtol=1e-3, atol=1e-2)
