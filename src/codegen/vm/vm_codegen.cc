@@ -10,6 +10,7 @@
 
 #include "analysis/core_ops.h"
 #include "bytecode/builder.h"
+#include "ir/data_type.h"
 #include "ir/prim.h"
 #include "tir/stmt.h"
 
@@ -63,6 +64,7 @@ class FunctionCodeGen {
   void EmitValue(const Expr& value, int64_t dst) {
     if (const auto* call = value.as<CallObj>()) return EmitCall(call, dst);
     if (const auto* branch = value.as<ir::IfObj>()) return EmitIf(branch, dst);
+    if (value.as<ir::MatchObj>()) NotLowered("match", value->span);
     if (const auto* item = value.as<ir::TupleGetItemObj>()) {
       return builder_->EmitCall(Builtin::kTupleGetItem,
                                 {Operand(item->tuple_value), Arg::Immediate(item->index)}, dst);
