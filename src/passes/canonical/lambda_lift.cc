@@ -67,8 +67,7 @@ class Lifter : public ir::Mutator {
     Captured captured = CapturedBy(func, self);
     ir::GlobalVar global(FreeName(name_ + "_" + std::string(self->name)), self->ty);
     // Sizes of the surroundings that a parameter gives are its own from here on.
-    global = mod_->Update(global->name_hint,
-                          CopyWithFreshVars(Lift(func, self, captured, global)));
+    global = mod_->Update(global->name_hint, CopyWithFreshVars(Lift(func, self, captured, global)));
     if (captured.values.empty() && captured.sizes.empty()) {
       Replace(self, global);
       return;

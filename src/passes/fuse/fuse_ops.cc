@@ -65,8 +65,9 @@ class GroupFunction {
     whole.Set(1, ir::Tuple(args));
     Expr value = ir::Call(call->call->op, whole, call->call->attrs, call->call->ty_args,
                           call->call->span, call->call->ty);
-    Var var = output ? Var(binding->var->name, binding->var->ty, binding->var->span)
-                   : Var(ir::DataflowVar(binding->var->name, binding->var->ty, binding->var->span));
+    Var var = output
+                  ? Var(binding->var->name, binding->var->ty, binding->var->span)
+                  : Var(ir::DataflowVar(binding->var->name, binding->var->ty, binding->var->span));
     replaced_.insert_or_assign(binding->var.get(), var);
     return ir::VarBinding(var, value, binding->span);
   }

@@ -267,8 +267,8 @@ class Finder {
     return last.has_value() && *last >= kElems;
   }
 
-  // Elementwise calls of one shape whose results are used by each other and outside: computed in one
-  // pass, a result is still at hand when the next one reads it.
+  // Elementwise calls of one shape whose results are used by each other and outside: computed in
+  // one pass, a result is still at hand when the next one reads it.
   void JoinOutputs() {
     if (limits_.max_outputs < 2) return;
     std::unordered_map<int, std::vector<int>> members;

@@ -19,7 +19,7 @@ struct FusionGroup {
   std::vector<int> outputs;  // those of them whose results are used outside, after the last call
 };
 
-std::vector<FusionGroup> FindFusionGroups(const ir::DataflowBlock& block,
-                                               const ir::IRModule& mod, const FusionLimits& limits);
+std::vector<FusionGroup> FindFusionGroups(const ir::DataflowBlock& block, const ir::IRModule& mod,
+                                          const FusionLimits& limits);
 
 }  // namespace relaxvm::passes
