@@ -22,6 +22,7 @@ extern "C" RELAXVM_API int relaxvm_init() {
     RegisterBuilder();
     RegisterOperators();
     RegisterScript();
+    RegisterPatterns();
     RegisterPasses();
     RegisterPipeline();
     RegisterAnalysis();

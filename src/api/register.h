@@ -16,6 +16,7 @@ void RegisterBuilder();          // BlockBuilder
 void RegisterOperators();        // the table of operators, MakeCall
 void RegisterScript();           // printing, and what the parser needs
 void RegisterPipeline();         // compilation
+void RegisterPatterns();         // patterns, matching, rewriting
 void RegisterPasses();           // the table of passes
 void RegisterAnalysis();         // questions about types and variables
 void RegisterProgramAnalysis();  // questions about whole functions, modules and tensor programs

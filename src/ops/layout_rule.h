@@ -20,6 +20,13 @@ struct LayoutRule {
               // argument's axes
     kConvolution,  // like kImage, with "kernel_layout" for the second argument: wanted by name,
                    // never merely followed
+    kFirst,        // like kAxes, of the first argument and the first result only; others stay
+    kAllAxes,      // like kAxes, and every tensor argument takes the permutation
+    kPermute,      // the attribute says where each axis of the result comes from
+    kExpand,       // the attribute names new axes of the result
+    kSqueeze,      // the attribute names axes that disappear; None is not followed
+    kTile,         // the attribute has a number for each axis, the last ones when there are fewer
+    kSlice,        // the second argument is a tuple that names axes
   };
   Kind kind;
   std::vector<std::string> axis_attrs = {};
@@ -37,6 +44,10 @@ inline std::shared_ptr<const LayoutRule> AxesLayout(std::vector<std::string> axi
 inline std::shared_ptr<const LayoutRule> ReduceLayout(std::string axis_attr) {
   return std::make_shared<const LayoutRule>(
       LayoutRule{LayoutRule::Kind::kReduce, {std::move(axis_attr)}});
+}
+// Another kind, with the attribute that it reads (empty for kSlice).
+inline std::shared_ptr<const LayoutRule> LayoutOf(LayoutRule::Kind kind, std::string attr = "") {
+  return std::make_shared<const LayoutRule>(LayoutRule{kind, {std::move(attr)}});
 }
 inline std::shared_ptr<const LayoutRule> ImageLayout() {
   static const auto kRule =

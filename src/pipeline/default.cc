@@ -54,7 +54,7 @@ void Finish(Pipeline& p) {
   p.Run(Pass::kToNonDataflow);
   p.Run(Pass::kRemovePurityChecking);
   p.Run(Pass::kCallTIRRewrite);
-  p.Run(Pass::kStaticPlanBlockMemory);
+  p.Run(Pass::kPlanMemory);
   p.Run(Pass::kLowerAllocTensor);
   p.Run(Pass::kKillAfterLastUse);
 

@@ -17,7 +17,7 @@ import relaxvm
 # Environment of the compilation, then arguments of the machine; each in both modes.
 CONFIGS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "no_fusion": ({"RELAXVM_DISABLE": "FuseOps,FuseTIR"}, {}),
-    "no_memory_plan": ({"RELAXVM_DISABLE": "StaticPlanBlockMemory"}, {}),
+    "no_memory_plan": ({"RELAXVM_DISABLE": "PlanMemory"}, {}),
     "no_early_free": ({"RELAXVM_DISABLE": "KillAfterLastUse"}, {}),
     "no_simplification": (
         {

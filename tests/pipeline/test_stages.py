@@ -167,7 +167,7 @@ def test_error_names_pass_stage_and_rule(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("RELAXVM_DISABLE", "KillAfterLastUse,LowerAllocTensor")
     with pytest.raises(
         ValueError,
-        match="after pass StaticPlanBlockMemory: .*rule 'tensors_have_storage' of stage 'planned'",
+        match="after pass PlanMemory: .*rule 'tensors_have_storage' of stage 'planned'",
     ):
         relaxvm.compile(NoOperators)
 

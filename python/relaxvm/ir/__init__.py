@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What both languages share: types, expressions, modules, structural equality."""
 
-from .attrs import Attrs, DictAttrs
+from .attrs import Attrs, DictAttrs, make_node
 from .base import (
     Object,
     SourceName,
@@ -82,6 +82,7 @@ __all__ = [
     "is_prim_expr",
     "is_prim_var",
     "load_json",
+    "make_node",
     "save_json",
     "span_scope",
     "structural_equal",

@@ -74,3 +74,10 @@ class DictAttrs(Mapping):
 def make_dict_attrs(**values: Any) -> dict[str, Any]:
     """Attributes from keyword arguments."""
     return values
+
+
+def make_node(type_key: str, **fields: Any) -> Attrs:
+    """Attributes as an object; `type_key` names the class that other programs know them under."""
+    if not type_key.endswith("Attrs"):
+        raise ValueError(f"make_node makes attributes only, no {type_key}; call the class itself")
+    return Attrs(fields)

@@ -19,6 +19,7 @@ _type_param = _compiler.func("ir.TypeParam")
 _adt = _compiler.func("ir.AdtType")
 _shape = _compiler.func("ir.ShapeType")
 _tensor = _compiler.func("ir.TensorType")
+_func_type = _compiler.func("ir.FuncType")
 _shape_expr = _compiler.func("ir.ShapeExpr")
 
 
@@ -116,4 +117,19 @@ __all__ = [
     "TensorType",
     "TupleType",
     "TypeParam",
+class PackedFuncType(FuncType):
+    """The type of a packed function of which nothing more is known: it takes and gives anything."""
+
+    def __init__(self, span: Any = None) -> None:
+        self.__init_handle_by_constructor__(_func_type, None, AnyType(), False)
+
+
+__all__ = [
+    "AnyType",
+    "FuncType",
+    "ObjectType",
+    "PackedFuncType",
+    "ShapeType",
+    "TensorType",
+    "TupleType",
 ]

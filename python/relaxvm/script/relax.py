@@ -160,6 +160,15 @@ def tuple(*fields: _Any) -> _TupleExpr:
     return _TupleExpr(list(fields))
 
 
+def rewriter(cls: type) -> _Any:
+    """Decorates a class with functions `pattern` and `replacement`: what the first computes becomes what the second
+    computes, wherever the rewriter is applied."""
+    from ..relax.dpl import PatternMatchingRewriter
+    from .parser.entry import parse_class
+
+    return PatternMatchingRewriter.from_module(parse_class(cls, sys._getframe(1)))
+
+
 class Macro:
     """A function of the script that is inlined where it is called."""
 

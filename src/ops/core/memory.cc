@@ -11,7 +11,7 @@ const ArgDoc kScope = {"storage_scope", "Where the memory lies.", ArgKind::kStri
 const ArgDoc kDtypeDoc = {"dtype", "The element type.", ArgKind::kDtype};
 const ArgDoc kShapeDoc = {"shape", "The shape.", ArgKind::kShape};
 const ArgDoc kDevice = {"runtime_device_index", "Index of the device; -1 is the host.",
-                        ArgKind::kPrim, true};
+                        ArgKind::kPrim, true, ffi::Any(int64_t{0})};
 
 Type InferAllocStorage(TypeCtx& ctx, const NoAttrs&) {
   ctx.Shape(0);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -290,6 +291,7 @@ OpDef gather_elements() {
                   {{"data: f32[2, 5]", "indices: i32[2, 4] in 0..4", "axis=1"}}},
       .type = InferGatherElements,
       .compute = ComputeGatherElements,
+      .layout = LayoutOf(LayoutRule::Kind::kAllAxes, "axis"),
   });
 }
 

@@ -4,6 +4,7 @@
 // that is still outside is left out.
 #include <algorithm>
 
+#include "ops/layout_rule.h"
 #include "ops/loops.h"
 
 namespace relaxvm::ops {
@@ -278,6 +279,7 @@ OpDef scatter_elements() {
                     "reduction='max'"}}},
       .type = InferScatterElements,
       .compute = ComputeScatterElements,
+      .layout = LayoutOf(LayoutRule::Kind::kAllAxes, "axis"),
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -320,6 +321,7 @@ OpDef strided_slice() {
                   {{"x: f32[5]", "axes=[0]", "begin=[2]", "end=[2147483647]", "strides=[2]"}}},
       .type = InferStridedSlice,
       .compute = ComputeStridedSlice,
+      .layout = LayoutOf(LayoutRule::Kind::kSlice),
   });
 }
 

@@ -303,6 +303,7 @@ OpDef split() {
       .type = InferSplit,
       .compute = ComputeSplit,
       .complete = CompleteSplit,
+      .layout = AxesLayout({"axis"}),
   });
 }
 

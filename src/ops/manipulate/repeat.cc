@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -234,6 +235,7 @@ OpDef permute_dims() {
       .samples = {{{"x: f32[4, 8]"}}, {{"x: f32[2, 3, 5]", "axes=[1, -1, 0]"}}},
       .type = InferPermute,
       .compute = ComputePermute,
+      .layout = LayoutOf(LayoutRule::Kind::kPermute, "axes"),
   });
 }
 
@@ -260,6 +262,7 @@ OpDef repeat() {
       .samples = {{{"data: f32[4, 3]", "repeats=2", "axis=1"}}, {{"data: f32[2, 3]", "repeats=3"}}},
       .type = InferRepeat,
       .compute = ComputeRepeat,
+      .layout = AxesLayout({"axis"}),
   });
 }
 
@@ -273,6 +276,7 @@ OpDef tile() {
       .samples = {{{"data: f32[4, 3]", "repeats=[2, 1]"}}, {{"data: f32[3]", "repeats=[2, 2]"}}},
       .type = InferTile,
       .compute = ComputeTile,
+      .layout = LayoutOf(LayoutRule::Kind::kTile, "repeats"),
   });
 }
 
@@ -286,6 +290,7 @@ OpDef flip() {
       .samples = {{{"data: f32[4, 3]", "axis=0"}}, {{"data: f32[2, 5]", "axis=-1"}}},
       .type = InferFlip,
       .compute = ComputeFlip,
+      .layout = AxesLayout({"axis"}),
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -287,6 +288,7 @@ OpDef squeeze() {
       .samples = {{{"x: f32[4, 1, 8]", "axis=[1]"}}, {{"x: f32[1, =3, 1]"}}},
       .type = InferSqueeze,
       .compute = ComputeSqueeze,
+      .layout = LayoutOf(LayoutRule::Kind::kSqueeze, "axis"),
   });
 }
 
@@ -300,6 +302,7 @@ OpDef expand_dims() {
       .samples = {{{"x: f32[4, 8]", "axis=[1]"}}, {{"x: f32[3]", "axis=[0, -1]"}}},
       .type = InferExpandDims,
       .compute = ComputeExpandDims,
+      .layout = LayoutOf(LayoutRule::Kind::kExpand, "axis"),
   });
 }
 

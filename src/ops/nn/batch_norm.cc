@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm: (data - mean) / sqrt(var + epsilon) * gamma + beta for each channel, together with
 // the moving mean and variance.  In training the mean and variance are those of data.
+#include "ops/layout_rule.h"
 #include "ops/reduce/axes.h"
 
 namespace relaxvm::ops {
@@ -136,6 +137,7 @@ OpDef nn_batch_norm() {
       .type = InferBatchNorm,
       .compute = ComputeBatchNorm,
       .decompose = DecomposeBatchNorm,
+      .layout = LayoutOf(LayoutRule::Kind::kFirst, "axis"),
   });
 }
 

@@ -2,7 +2,10 @@
 // BindParams: parameters of one function become constants.  BindSymbolicVars: sizes become numbers
 // or expressions. Stage: graph.  Options: parameters and sizes are given as variables or by name.
 #include <unordered_map>
+#include <unordered_set>
 
+#include "analysis/uses.h"
+#include "ops/op_def.h"
 #include "passes/canonical/bind.h"
 #include "passes/pass.h"
 
@@ -83,11 +86,24 @@ ir::Function BindFunctionParams(const ir::Function& f, const ffi::Map<ffi::Any, 
   for (const auto& [key, value] : params) {
     Var param = FindVar(key, f->params, "BindParams", name);
     Expr e = AsExpr(value, param, "BindParams");
+    if (param->ty.as<ir::PrimTypeObj>() && !ir::IsPrim(e)) {
+      Fail(ErrorKind::kValueError, "BindParams: Explicit binding for symbolic variable ",
+           param->name, " must be a primitive expression, not a value of type ",
+           ops::DescribeType(e->ty));
+    }
     if (!MatchSizes(param->ty, e->ty, &sizes)) {
       Fail(ErrorKind::kValueError, "BindParams: the value of ", param->name,
            " does not have the shape that its type and the other values give it");
     }
     map.Set(param, e);
+  }
+  auto facts = ops::MakeTypeContext();
+  for (const auto& [var, size] : sizes) {
+    auto it = map.find(var);
+    if (it == map.end() || facts->ProveEqual((*it).second, size)) continue;
+    Fail(ErrorKind::kValueError, "BindParams: Explicit binding for symbolic variable ", var->name,
+         " conflicts with the value inferred from a parameter shape: ",
+         ops::DescribeExpr((*it).second), " and ", ops::DescribeExpr(size));
   }
   return BindFunction(f, map, sizes);
 }
@@ -102,7 +118,15 @@ ir::Function BindFunctionSizes(const ir::Function& f, const ffi::Map<ffi::Any, f
       Fail(ErrorKind::kRuntimeError, "BindSymbolicVars: ", size->name, " is given twice");
     sizes.Set(size, AsExpr(value, size, "BindSymbolicVars"));
   }
-  return BindFunction(f, {}, sizes);
+  ir::Function made = BindFunction(f, {}, sizes);
+  std::unordered_set<const ffi::Object*> free_before;
+  for (const Var& v : analysis::FreeSizes(f)) free_before.insert(v.get());
+  for (const Var& v : analysis::FreeSizes(made)) {
+    if (free_before.count(v.get())) continue;
+    Fail(ErrorKind::kRuntimeError, "BindSymbolicVars: a new size is an expression of ", v->name,
+         ", which nothing in function ", name, " defines");
+  }
+  return made;
 }
 
 IRModule BindParams(IRModule mod, const PassContext& context) {

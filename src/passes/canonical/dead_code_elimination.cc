@@ -6,6 +6,7 @@
 
 #include "analysis/calls.h"
 #include "ir/visitor.h"
+#include "passes/canonical/sweep.h"
 #include "passes/pass.h"
 #include "tir/functor.h"
 
@@ -164,6 +165,8 @@ IRModule RemoveUnreachable(IRModule mod, const ffi::Array<ffi::String>& entries)
 }
 
 }  // namespace
+
+ir::Function RemoveUnusedBindings(const ir::Function& f) { return Sweeper().Run(f); }
 
 IRModule DeadCodeElimination(IRModule mod, const PassContext& context) {
   auto entries = context.options["entry_functions"].as<ffi::Array<ffi::String>>();

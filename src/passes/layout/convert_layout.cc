@@ -7,7 +7,9 @@
 // somebody asks for a permutation that is not there yet; weights are converted by ordinary
 // operators that FoldConstant evaluates.
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -82,9 +84,12 @@ struct Wanted {
   std::string kernel;
 };
 
+// The layouts that are wanted of a call; absent when none are.
+using Chooser = std::function<std::optional<Wanted>(const Call& call, const std::string& name)>;
+
 class Converter {
  public:
-  Converter(const std::unordered_map<std::string, Wanted>& wanted, ir::BlockBuilder* builder)
+  Converter(const Chooser& wanted, ir::BlockBuilder* builder)
       : wanted_(wanted), builder_(builder) {}
 
   ir::Function Run(const ir::Function& func) {
@@ -148,6 +153,15 @@ class Converter {
       ffi::Array<Expr> fields = tuple->fields.Map([this](const Expr& f) { return Plain(f); });
       return fields.same_as(tuple->fields) ? e : Expr(ir::Tuple(std::move(fields), tuple->span));
     }
+    if (auto tuple = tuples_.find(e.get()); tuple != tuples_.end()) {
+      ffi::Array<Expr> fields;
+      for (size_t i = 0; i < tuple->second.perms.size(); ++i) {
+        Expr item = builder_->Emit(ir::TupleGetItem(tuple->second.value, static_cast<int64_t>(i)));
+        const Perm& perm = tuple->second.perms[i];
+        fields.push_back(perm.empty() ? item : Permute(item, Inverse(perm)));
+      }
+      return ir::Tuple(fields);
+    }
     auto it = versions_.find(e.get());
     return it == versions_.end() ? e : Get(e, Identity(static_cast<size_t>(RankOf(e))));
   }
@@ -161,7 +175,11 @@ class Converter {
 
   // Binds the result of a converted call to what `var` stood for.
   void Define(const Var& var, const Call& call, const Perm& perm) {
+    changed_ = true;
     call->span = var->span;
+    if (IsIdentity(perm)) {
+      return builder_->EmitBinding(ir::VarBinding(var, builder_->Normalize(call), var->span));
+    }
     DefineAs(var, builder_->Emit(call, var->name), perm);
   }
 
@@ -171,16 +189,40 @@ class Converter {
     versions_[var.get()] = {var, {{perm, value}}};
     // Visible outside of its block, or read where nobody converts: the plain one must exist under
     // its own name.
-    if (!var.as<ir::DataflowVarObj>() || IsIdentity(perm)) {
-      Expr plain = value;
-      if (!IsIdentity(perm)) {
-        ffi::Array<ffi::Any> axes;
-        for (int64_t p : Inverse(perm)) axes.push_back(p);
-        plain = builder_->Normalize(ops::MakeCall("permute_dims", {value}, {{"axes", axes}}));
-      }
+    if (!var.as<ir::DataflowVarObj>()) {
+      ffi::Array<ffi::Any> axes;
+      for (int64_t p : Inverse(perm)) axes.push_back(p);
+      Expr plain = builder_->Normalize(ops::MakeCall("permute_dims", {value}, {{"axes", axes}}));
       builder_->EmitBinding(ir::VarBinding(var, plain, var->span));
       versions_[var.get()].values.emplace_back(Identity(perm.size()), var);
     }
+  }
+
+  // The same for a call that gives a tuple; an empty permutation for fields that stay.  False when
+  // the tuple is visible outside of its block.
+  bool DefineTuple(const Var& var, const Call& call, std::vector<Perm> perms) {
+    if (!var.as<ir::DataflowVarObj>()) return false;
+    changed_ = true;
+    call->span = var->span;
+    Expr value = builder_->Emit(call, var->name);
+    tuples_[var.get()] = {var, value, std::move(perms)};
+    return true;
+  }
+
+  bool ConvertItem(const ir::Binding& binding) {
+    const auto* item = binding->value.as<ir::TupleGetItemObj>();
+    if (item == nullptr || !binding.as<ir::VarBindingObj>()) return false;
+    auto it = tuples_.find(item->tuple_value.get());
+    if (it == tuples_.end()) return false;
+    Expr value = ir::TupleGetItem(it->second.value, item->index, item->span);
+    const Perm& perm = it->second.perms[item->index];
+    if (perm.empty()) {
+      builder_->EmitBinding(
+          ir::VarBinding(binding->var, builder_->Normalize(value), binding->span));
+      return true;
+    }
+    DefineAs(binding->var, builder_->Emit(value, binding->var->name), perm);
+    return true;
   }
 
   // ---- bindings
@@ -197,6 +239,7 @@ class Converter {
         if (rule != nullptr && ConvertCall(binding->var, call.value(), op, *rule)) return;
       }
     }
+    if (ConvertItem(binding)) return;
     Keep(binding);
   }
 
@@ -240,18 +283,135 @@ class Converter {
 
   bool ConvertCall(const Var& var, const Call& call, const ir::OpObj* op, const LayoutRule& rule) {
     const std::string name(op->name);
-    if (rule.kind == LayoutRule::Kind::kConvolution) {
-      auto want = wanted_.find(name);
-      return want != wanted_.end() && ConvertConvolution(var, call, name, want->second);
-    }
     switch (rule.kind) {
       case LayoutRule::Kind::kElementwise: return ConvertElementwise(var, call, name);
       case LayoutRule::Kind::kAxes: return ConvertAxes(var, call, name, rule);
       case LayoutRule::Kind::kReduce: return ConvertReduce(var, call, name, rule);
-      case LayoutRule::Kind::kImage: return ConvertImage(var, call, name);
-      case LayoutRule::Kind::kConvolution: break;
+      case LayoutRule::Kind::kImage: return ConvertImage(var, call, name, wanted_(call, name));
+      case LayoutRule::Kind::kConvolution: {
+        std::optional<Wanted> want = wanted_(call, name);
+        return want && ConvertConvolution(var, call, name, *want);
+      }
+      case LayoutRule::Kind::kFirst:
+      case LayoutRule::Kind::kAllAxes: return ConvertNamedAxes(var, call, name, rule);
+      case LayoutRule::Kind::kPermute:
+      case LayoutRule::Kind::kExpand:
+      case LayoutRule::Kind::kSqueeze:
+      case LayoutRule::Kind::kTile: return ConvertShape(var, call, name, rule);
+      case LayoutRule::Kind::kSlice: return ConvertSlice(var, call, name);
     }
     return false;
+  }
+
+  // Axes by attribute; the first argument moves, or all of its rank do.
+  bool ConvertNamedAxes(const Var& var, const Call& call, const std::string& name,
+                        const LayoutRule& rule) {
+    const int64_t rank = RankOf(call->args[0]);
+    const bool all = rule.kind == LayoutRule::Kind::kAllAxes;
+    Perm perm;
+    for (const Expr& arg : call->args) {
+      if (all && RankOf(arg) != rank) return false;
+      if (Perm have = PermOf(arg); RankOf(arg) == rank && !IsIdentity(have)) perm = have;
+      if (!all) break;
+    }
+    ffi::Map<ffi::String, ffi::Any> attrs = AttrsOf(call);
+    const std::string& field = rule.axis_attrs[0];
+    if (perm.empty() || attrs[field] == nullptr) return false;
+    attrs.Set(field, MapAxes(attrs[field], perm));
+    ffi::Array<Expr> args = all ? call->args.Map([&](const Expr& a) { return Get(a, perm); })
+                                : WithFirst(Get(call->args[0], perm), call->args);
+    Call made = ops::MakeCall(name, args, attrs);
+    if (const auto* tuple = var->ty.as<ir::TupleTypeObj>()) {
+      std::vector<Perm> perms(tuple->fields.size());
+      perms[0] = perm;
+      return DefineTuple(var, made, std::move(perms));
+    }
+    Define(var, made, perm);
+    return true;
+  }
+
+  bool ConvertShape(const Var& var, const Call& call, const std::string& name,
+                    const LayoutRule& rule) {
+    const Perm perm = PermOf(call->args[0]);
+    if (perm.empty() || IsIdentity(perm)) return false;
+    ffi::Map<ffi::String, ffi::Any> attrs = AttrsOf(call);
+    const std::string& field = rule.axis_attrs[0];
+    const int64_t rank = static_cast<int64_t>(perm.size());
+    Perm result;
+    ffi::Array<ffi::Any> changed;
+    if (rule.kind == LayoutRule::Kind::kPermute) {
+      Perm axes = AxesIn(attrs[field], rank), place = Inverse(perm);
+      for (int64_t i = rank; attrs[field] == nullptr && i-- > 0;) axes.push_back(i);
+      for (int64_t axis : axes) changed.push_back(place[axis]);
+      attrs.Set(field, changed);
+      result = Identity(perm.size());
+    } else if (rule.kind == LayoutRule::Kind::kTile) {
+      auto repeats = attrs[field].cast<ffi::Array<ffi::Any>>();
+      const size_t missing = perm.size() - std::min(perm.size(), repeats.size());
+      if (repeats.size() > perm.size()) return false;
+      for (int64_t p : perm) {
+        const size_t at = static_cast<size_t>(p);
+        changed.push_back(at < missing ? ffi::Any(int64_t{1}) : repeats[at - missing]);
+      }
+      attrs.Set(field, changed);
+      result = perm;
+    } else if (rule.kind == LayoutRule::Kind::kExpand) {
+      result = Expanded(perm, AxesIn(attrs[field], RankOf(var)), RankOf(var));
+    } else {
+      if (attrs[field] == nullptr) return false;
+      Perm gone = AxesIn(attrs[field], rank);
+      attrs.Set(field, MapAxes(attrs[field], perm));
+      result = Without(perm, gone);
+    }
+    Define(var, ops::MakeCall(name, WithFirst(Get(call->args[0], perm), call->args), attrs),
+           result);
+    return true;
+  }
+
+  // `perm` of a result with new axes at places `added`; the others in their order.
+  static Perm Expanded(const Perm& perm, const Perm& added, int64_t rank) {
+    auto is_new = [&](int64_t i) {
+      return std::find(added.begin(), added.end(), i) != added.end();
+    };
+    Perm old_places, result;
+    for (int64_t i = 0; i < rank; ++i) {
+      if (!is_new(i)) old_places.push_back(i);
+    }
+    size_t next = 0;
+    for (int64_t i = 0; i < rank; ++i) result.push_back(is_new(i) ? i : old_places[perm[next++]]);
+    return result;
+  }
+  // `perm` without the original axes `gone`, counted anew.
+  static Perm Without(const Perm& perm, const Perm& gone) {
+    Perm kept;
+    for (int64_t p : perm) {
+      if (std::find(gone.begin(), gone.end(), p) == gone.end()) kept.push_back(p);
+    }
+    Perm sorted = kept, result;
+    std::sort(sorted.begin(), sorted.end());
+    for (int64_t k : kept) {
+      result.push_back(std::find(sorted.begin(), sorted.end(), k) - sorted.begin());
+    }
+    return result;
+  }
+
+  // The axes are numbers in the second argument.
+  bool ConvertSlice(const Var& var, const Call& call, const std::string& name) {
+    const Perm perm = PermOf(call->args[0]);
+    const auto* axes = call->args[1].as<ir::TupleObj>();
+    if (perm.empty() || IsIdentity(perm) || axes == nullptr) return false;
+    const Perm place = Inverse(perm);
+    ffi::Array<Expr> mapped;
+    for (const Expr& axis : axes->fields) {
+      auto number = ir::AsInt(axis);
+      if (!number) return false;
+      const int64_t at = *number < 0 ? *number + static_cast<int64_t>(perm.size()) : *number;
+      mapped.push_back(ir::IntImm(axis.dtype(), place[at]));
+    }
+    ffi::Array<Expr> args = WithFirst(Get(call->args[0], perm), call->args);
+    args.Set(1, ir::Tuple(mapped));
+    Define(var, ops::MakeCall(name, args, AttrsOf(call)), perm);
+    return true;
   }
 
   bool ConvertConvolution(const Var& var, const Call& call, const std::string& name,
@@ -273,12 +433,13 @@ class Converter {
     return true;
   }
 
-  bool ConvertImage(const Var& var, const Call& call, const std::string& name) {
-    const Perm perm = PermOf(call->args[0]);
-    if (perm.empty() || IsIdentity(perm)) return false;
+  bool ConvertImage(const Var& var, const Call& call, const std::string& name,
+                    const std::optional<Wanted>& want) {
     ffi::Map<ffi::String, ffi::Any> attrs = call->attrs->values;
     const char* field = attrs.count("data_layout") ? "data_layout" : "layout";
     const std::string letters = StringAttr(call, field);
+    const Perm perm = want ? PermBetween(letters, want->data) : PermOf(call->args[0]);
+    if (perm.empty() || IsIdentity(perm)) return false;
     const std::string out = StringAttr(call, "out_layout");
     if (letters.size() != perm.size() || (!out.empty() && out != letters)) return false;
     attrs.Set(field, ffi::String(Permuted(letters, perm)));
@@ -355,10 +516,13 @@ class Converter {
     const auto* tuple = call->args[0].as<ir::TupleObj>();
     const ffi::Array<Expr> data =
         tuple != nullptr ? tuple->fields : ffi::Array<Expr>{call->args[0]};
-    if (data.empty() || RankOf(var) < 2) return false;  // results of tuple type stay plain
+    const auto* results = var->ty.as<ir::TupleTypeObj>();
+    if (data.empty()) return false;
+    const int64_t rank = results == nullptr ? RankOf(var) : RankOf(data[0]);
+    if (rank < 2) return false;
     Perm perm;
     for (const Expr& d : data) {
-      if (RankOf(d) != RankOf(var)) return false;
+      if (RankOf(d) != rank) return false;
       if (Perm have = PermOf(d); !IsIdentity(have)) perm = have;
     }
     if (perm.empty()) return false;
@@ -370,7 +534,11 @@ class Converter {
     ffi::Array<Expr> moved = data.Map([&](const Expr& d) { return Get(d, perm); });
     Expr first = tuple != nullptr ? Expr(ir::Tuple(moved)) : moved[0];
     ffi::Array<Expr> args = WithFirst(std::move(first), call->args);
-    Define(var, ops::MakeCall(name, args, attrs), perm);
+    Call made = ops::MakeCall(name, args, attrs);
+    if (results != nullptr) {
+      return DefineTuple(var, made, std::vector<Perm>(results->fields.size(), perm));
+    }
+    Define(var, made, perm);
     return true;
   }
 
@@ -386,15 +554,7 @@ class Converter {
     auto keepdims = attrs["keepdims"].as<bool>();
     Perm result = perm;
     if (!keepdims.value_or(false)) {
-      Perm kept;  // original axes that are left, in their new order
-      for (int64_t p : perm) {
-        if (std::find(axes.begin(), axes.end(), p) == axes.end()) kept.push_back(p);
-      }
-      Perm sorted = kept;
-      std::sort(sorted.begin(), sorted.end());
-      result.clear();
-      for (int64_t k : kept)
-        result.push_back(std::find(sorted.begin(), sorted.end(), k) - sorted.begin());
+      result = Without(perm, axes);
     }
     attrs.Set(field, MapAxes(attrs[field], perm));
     Define(var, ops::MakeCall(name, {Get(call->args[0], perm)}, attrs), result);
@@ -405,28 +565,55 @@ class Converter {
     Expr keep_alive;
     std::vector<std::pair<Perm, Expr>> values;
   };
-  const std::unordered_map<std::string, Wanted>& wanted_;
+  struct MovedTuple {
+    Expr keep_alive;
+    Expr value;
+    std::vector<Perm> perms;  // of the fields; empty: as it was
+  };
+  const Chooser& wanted_;
   ir::BlockBuilder* builder_;
+  std::unordered_map<const ffi::Object*, MovedTuple> tuples_;
   std::unordered_map<const ffi::Object*, Versions> versions_;
   bool changed_ = false;
 };
 
 }  // namespace
 
-ir::IRModule ConvertLayout(ir::IRModule mod, const PassContext& context) {
-  std::unordered_map<std::string, Wanted> wanted;
-  auto desired = context.Option<ffi::Map<ffi::String, ffi::Array<ffi::String>>>("desired_layouts");
-  for (const auto& [op, layouts] : desired) {
-    if (layouts.size() < 2) {
-      Fail(ErrorKind::kValueError, "ConvertLayout: ", op,
-           " needs two layouts, data and kernel, for example [\"NHWC\", \"HWIO\"]");
-    }
-    wanted[std::string(op)] = {std::string(layouts[0]), std::string(layouts[1])};
+namespace {
+
+using Layouts = ffi::Map<ffi::String, ffi::Array<ffi::String>>;
+
+std::optional<Wanted> WantedIn(const Layouts& layouts, const std::string& op) {
+  auto it = layouts.find(op);
+  if (it == layouts.end()) return std::nullopt;
+  const ffi::Array<ffi::String>& names = (*it).second;
+  const bool convolution = op.find("conv") != std::string::npos;
+  if (names.empty() || (convolution && names.size() < 2)) {
+    Fail(ErrorKind::kValueError, "ConvertLayout: ", op,
+         " needs two layouts, data and kernel, for example [\"NHWC\", \"HWIO\"]");
   }
+  return Wanted{std::string(names[0]), names.size() > 1 ? std::string(names[1]) : ""};
+}
+
+}  // namespace
+
+ir::IRModule ConvertLayout(ir::IRModule mod, const PassContext& context) {
+  auto desired = context.Option<Layouts>("desired_layouts");
+  for (const auto& [op, layouts] : desired) WantedIn(desired, std::string(op));
+  const ffi::Any callback = context.options["layout_cb"];
+  Chooser chooser = [&](const Call& call, const std::string& name) {
+    if (callback != nullptr) {
+      ffi::Any chosen = callback.cast<ffi::Function>()(call);
+      if (auto layouts = chosen.as<Layouts>()) {
+        if (auto want = WantedIn(layouts.value(), name)) return want;
+      }
+    }
+    return WantedIn(desired, name);
+  };
   auto facts = ops::MakeTypeContext();
   return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& func) {
     ir::BlockBuilder builder(facts.get());
-    return Converter(wanted, &builder).Run(func);
+    return Converter(chooser, &builder).Run(func);
   });
 }
 

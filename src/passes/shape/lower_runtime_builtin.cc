@@ -33,6 +33,10 @@ class Lowerer : public ir::Mutator {
       case CoreOp::kAllocTensor: return Rename(call, CoreOp::kVmAllocTensor, call->args);
       case CoreOp::kKillStorage:
       case CoreOp::kKillTensor: return Rename(call, CoreOp::kVmKillObject, call->args);
+      case CoreOp::kBuiltinAllocTensor:
+        Fail(ErrorKind::kRuntimeError, call->span.Place(),
+             "builtin.alloc_tensor has no storage yet; run LowerAllocTensor before "
+             "LowerRuntimeBuiltin");
       case CoreOp::kReshape: return Packed(call, "vm.builtin.reshape", call->args);
       case CoreOp::kShapeOf: return Packed(call, "vm.builtin.shape_of", call->args);
       case CoreOp::kTensorToShape: return Packed(call, "vm.builtin.tensor_to_shape", call->args);

@@ -7,16 +7,22 @@ from __future__ import annotations
 from ...transform import Pass, PassContext, PassInfo, Sequential, module_pass
 from .factories import install
 from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
+from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
 
 __all__ = [
     "DataflowBlockPass",
     "FunctionPass",
+    "FusionPattern",
     "Pass",
     "PassContext",
     "PassInfo",
+    "PatternCheckContext",
     "Sequential",
     "dataflowblock_pass",
     "function_pass",
     "module_pass",
 ]
 __all__ += install(globals())
+FuseOpsByPattern = fuse_ops_by_pattern(globals()["FuseOpsByPattern"])
+VMBuiltinLower = globals()["LowerRuntimeBuiltin"]  # its name in older programs
+__all__.append("VMBuiltinLower")

@@ -99,7 +99,8 @@ def in_module_class(frame: types.FrameType) -> bool:
     for node in source.definitions:
         if isinstance(node, ast.ClassDef) and first_line(node) <= line <= node.lineno:
             if node.name == frame.f_code.co_name:
-                return any("ir_module" in ast.unparse(d) for d in node.decorator_list)
+                marks = [ast.unparse(d) for d in node.decorator_list]
+                return any("ir_module" in m or m.split(".")[-1] == "rewriter" for m in marks)
     return False
 
 
