@@ -77,7 +77,6 @@ void RegisterPasses() {
              return passes::InlineFunctions(f, table);
            })
       .def("relaxvm.relax.CopyWithFreshVars", passes::CopyWithFreshVars)
-      .def("relaxvm.relax.InlineFunctions", passes::InlineNamedCalls)
       .def("relaxvm.transform.Run", RunPass);
 }
 

@@ -11,8 +11,10 @@ _EXPR = (
     "MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem VDevice Var VarBinding const extern "
     "get_shape_of make_shape prim_value te_tensor"
 )
-_TYPE = "AdtType AnyType FuncType NothingType ObjectType PrimType ShapeType TensorType TupleType Type TypeParam"
-_TYPE = "AnyType FuncType ObjectType PackedFuncType PrimType ShapeType TensorType TupleType Type"
+_TYPE = (
+    "AdtType AnyType FuncType NothingType ObjectType PackedFuncType PrimType ShapeType TensorType TupleType Type "
+    "TypeParam"
+)
 _CALLS = (
     "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
     "call_tir call_tir_inplace call_tir_with_grad invoke_closure invoke_pure_closure make_closure"

@@ -281,8 +281,6 @@ class Function(BaseFunc):
 
     def inline_functions(self, function_map: Mapping[Any, Any]) -> Function:
         """The function with calls of these functions, by object or name, replaced by their bodies."""
-    def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
-        """The function with calls of functions, by GlobalVar or name, replaced by their bodies."""
         from .transform.bind import inline_functions
 
         return inline_functions(self, function_map)

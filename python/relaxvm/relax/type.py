@@ -107,16 +107,6 @@ class AdtType(Type):
         self.__init_handle_by_constructor__(_adt, name, [plain(a) for a in args])
 
 
-__all__ = [
-    "AdtType",
-    "AnyType",
-    "FuncType",
-    "NothingType",
-    "ObjectType",
-    "ShapeType",
-    "TensorType",
-    "TupleType",
-    "TypeParam",
 class PackedFuncType(FuncType):
     """The type of a packed function of which nothing more is known: it takes and gives anything."""
 
@@ -125,11 +115,14 @@ class PackedFuncType(FuncType):
 
 
 __all__ = [
+    "AdtType",
     "AnyType",
     "FuncType",
+    "NothingType",
     "ObjectType",
     "PackedFuncType",
     "ShapeType",
     "TensorType",
     "TupleType",
+    "TypeParam",
 ]

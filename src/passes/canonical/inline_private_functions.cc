@@ -7,8 +7,7 @@
 
 #include "analysis/calls.h"
 #include "analysis/module_facts.h"
-#include "ir/visitor.h"
-#include "passes/canonical/inline.h"
+#include "passes/canonical/bind.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -114,7 +113,7 @@ IRModule InlinePrivateFunctions(IRModule mod, const PassContext& context) {
   if (bodies.empty()) return mod;
   mod = ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar& var, const ir::Function& f) {
     if (bodies.count(std::string(var->name_hint))) return f;
-    return InlineCalls(f, bodies);
+    return Inliner(bodies).Mutate(f).as<ir::Function>().value();
   });
   // A call that could not be replaced keeps its function.
   class Calls : public ir::Visitor {

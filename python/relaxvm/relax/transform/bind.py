@@ -36,4 +36,3 @@ def inline_functions(func: Any, functions: Mapping[Any, Any]) -> Any:
             raise ValueError(f"inline_functions: {name} is given twice")
         table[name] = value
     return _inline(func, table)
-    return _inline(func, dict(functions))
