@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ class Graph:
         self.dimensions = Dimensions(self.scalars)
         self.values: dict[str, Value] = {}
         self.node: Any = None
+        self.walk: Callable[[Any], None]  # imports the nodes of a subgraph; set by the importer
+        self._emitted_known: list[Known] = []
 
     # ---- about the node
 
@@ -51,16 +55,16 @@ class Graph:
         """Binds `expr` to a variable, whose type is known after this."""
         if isinstance(expr, (relax.Var, relax.Constant)):
             return expr
-        return self.builder.emit(expr, hint or self._hint())
+        return self.builder.emit(expr, hint or self.hint())
 
     def match_cast(self, expr: Any, shape: list) -> Any:
         """`expr` as a tensor of this shape, checked at run time."""
         expr = self.emit(expr)
         return self.builder.match_cast(
-            expr, relax.TensorType(shape, self.dtype(expr)), self._hint()
+            expr, relax.TensorType(shape, self.dtype(expr)), self.hint()
         )
 
-    def _hint(self) -> str:
+    def hint(self) -> str:
         return self.node.op_type.lower() if self.node is not None else "lv"
 
     def constant(self, value: Any, dtype: Any = None) -> Any:
@@ -69,6 +73,18 @@ class Graph:
     def scalar(self, value: Any, like: Any) -> Any:
         """A constant of the element type of `like`."""
         return relax.const(value, self.dtype(like))
+
+    @contextlib.contextmanager
+    def emitting_known(self) -> Iterator[list[Known]]:
+        """A scope: known values that are emitted inside are emitted again outside."""
+        outer, self._emitted_known = self._emitted_known, []
+        inner = self._emitted_known
+        try:
+            yield inner
+        finally:
+            self._emitted_known = outer
+            for known in inner:
+                known.expr = None
 
     # ---- about expressions
 
@@ -169,6 +185,8 @@ class Graph:
         if isinstance(value, Known):
             if value.expr is None:
                 value.expr = self._materialise(value)
+                if not value.is_constant:
+                    self._emitted_known.append(value)
             return value.expr
         raise InvalidModel(f"input '{name}' must be a tensor, not a sequence")
 
@@ -210,7 +228,7 @@ class Graph:
             expr = self.emit(op.reshape(expr, [1]))
         dims = [self.dimensions.fresh(f"{name}_{i}") for i in range(count)]
         value = self.emit(op.tensor_to_shape(expr))
-        self.builder.match_cast(value, relax.ShapeType(dims), self._hint())
+        self.builder.match_cast(value, relax.ShapeType(dims), self.hint())
         return dims
 
     def _materialise(self, value: Known) -> Any:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from .dimensions import identifier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, read_model
+from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
 from .values import Known, Sequence, Tensor, Value
 
 ops.load()
@@ -54,6 +57,7 @@ class _Importer:
         self.sanitize = sanitize
         self.builder = relax.BlockBuilder()
         self.g = Graph(model, self.builder)
+        self.g.walk = self._walk
         self.names: set[str] = set()
         self.params: list[tuple[Any, np.ndarray]] = []
 
@@ -67,12 +71,28 @@ class _Importer:
             attrs["params"] = [relax.const(array).data for _, array in self.params]
         parameters = inputs + [var for var, _ in self.params]
         with self.builder.function("main", parameters, attrs=attrs):
-            with self.builder.dataflow():
-                for node in nodes:
-                    self._node(node)
-                outputs = [self.builder.emit_output(e) for e in self._outputs()]
+            with self._block(nodes) as emit_output:
+                self._nodes(nodes, [o.name for o in self.graph.output])
+                outputs = [emit_output(e) for e in self._outputs()]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
         return self.builder.get()
+
+    @contextlib.contextmanager
+    def _block(self, nodes: list) -> Iterator[Callable[[Any], Any]]:
+        """A dataflow block, if no node branches; gives the function that emits an output."""
+        if any(a.type == onnx.AttributeProto.GRAPH for node in nodes for a in node.attribute):
+            yield self.builder.emit
+        else:
+            with self.builder.dataflow():
+                yield self.builder.emit_output
+
+    def _walk(self, graph: Any) -> None:
+        """Imports the nodes of a subgraph, whose inputs are in the values of the graph already."""
+        for tensor in graph.initializer:
+            self._weight(tensor.name, self.model.read_tensor(tensor))
+        for sparse in graph.sparse_initializer:
+            self._weight(sparse.values.name, dense(self.model, sparse))
+        self._nodes(needed_nodes(graph), [o.name for o in graph.output])
 
     # ---- inputs, weights, outputs
 
@@ -129,7 +149,7 @@ class _Importer:
             raise InvalidModel(f"{self.model.place}: initializer '{name}' is there twice")
         value = Known.constant(array)
         # Small integers are shapes and axes: the importer has to see them.
-        if self.keep_params and (array.dtype.kind not in "iub" or array.size > 64):
+        if self.keep_params and self.g.node is None and (array.dtype.kind not in "iub" or array.size > 64):
             var = relax.Var(
                 self._unique(name, "param"), relax.TensorType(list(array.shape), array.dtype.name)
             )
@@ -159,6 +179,47 @@ class _Importer:
 
     # ---- nodes
 
+    def _nodes(self, nodes: list, outputs: list[str]) -> None:
+        """Imports the nodes of a graph or subgraph with these outputs."""
+        for i, node in enumerate(nodes):
+            try:
+                self._node(node)
+            except RanksDiffer as split:
+                if self._split(node, split, nodes[i + 1 :], outputs):
+                    return
+
+    def _split(self, node: Any, split: RanksDiffer, rest: list, outputs: list[str]) -> bool:
+        """Imports `rest` once for each branch of `node`; True when the graph's outputs are there."""
+        g, bodies, errors = self.g, [], []
+        for branch in split.branches:
+            try:
+                bodies.append(walked(g, lambda b=branch: self._tail(node, b, rest, outputs)))
+                errors.append(None)
+            except OnnxError as e:
+                errors.append(e)
+        if len(bodies) == 2:
+            g.values.update(zip(outputs, emit_if(g, g.as_expr(split.condition, "cond"), bodies)))
+            return True
+        if not bodies or not isinstance(split.condition, Known):
+            raise next(e for e in errors if e is not None)
+        # The model is wrong at shapes that take the other branch: those are refused while running.
+        taken = errors[0] is None
+        holds = g.scalars.select(split.condition.array.reshape(()).item(), 1, 0)
+        g.builder.match_cast(relax.ShapeExpr([holds]), relax.ShapeType([int(taken)]), "holds")
+        values = outputs_of(g, split.branches[0 if taken else 1])
+        g.values.update(zip(node.output, values))
+        return False
+
+    def _tail(self, node: Any, branch: Any, rest: list, outputs: list[str]) -> list[Value]:
+        values = outputs_of(self.g, branch)
+        outer = self.g.values
+        self.g.values = {**outer, **dict(zip(node.output, values))}
+        try:
+            self._nodes(rest, outputs)
+            return [self.g.values[name] for name in outputs]
+        finally:
+            self.g.values = outer
+
     def _node(self, node: Any) -> None:
         label = node_label(node)
         inputs = []
@@ -166,7 +227,7 @@ class _Importer:
             if name and name not in self.g.values:
                 raise InvalidModel(f"{label}: its input '{name}' is made by no earlier node")
             inputs.append(self.g.values[name] if name else None)
-        self.g.node = node
+        outer, self.g.node = self.g.node, node
         try:
             with span_scope(ir.Span(label, 0, 0)):
                 results = self._evaluate(node, inputs)
@@ -176,7 +237,7 @@ class _Importer:
             text = str(e)
             raise InvalidModel(text if text.startswith(label) else f"{label}: {text}") from e
         finally:
-            self.g.node = None
+            self.g.node = outer
         for i, name in enumerate(node.output):
             if not name:
                 continue
@@ -240,6 +301,15 @@ def needed_nodes(graph: Any) -> list:
     return kept[::-1]
 
 
+def all_nodes(nodes: list) -> Iterator[Any]:
+    """The nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for sub in (attribute.g, *attribute.graphs):
+                yield from all_nodes(needed_nodes(sub))
+
+
 def outer_names(graph: Any) -> set[str]:
     """Names that a subgraph may take from the graph around it."""
     names = {o.name for o in graph.output}
@@ -259,7 +329,7 @@ def with_supported_operators(model: Model) -> Model:
     """The model with unsupported operators replaced by their definitions, where ONNX has one."""
     for _ in range(MAX_EXPANSIONS):
         missing = set()
-        for node in needed_nodes(model.proto.graph):
+        for node in all_nodes(needed_nodes(model.proto.graph)):
             domain = registry.canonical_domain(node.domain)
             version = model.opsets.get(domain)
             if version is not None and registry.find(domain, node.op_type, version) is None:
@@ -274,7 +344,7 @@ def with_supported_operators(model: Model) -> Model:
 def check_supported(model: Model, nodes: list) -> None:
     """One error that names every node whose operator cannot be imported."""
     missing: dict[str, list[str]] = {}
-    for node in nodes:
+    for node in all_nodes(nodes):
         domain = registry.canonical_domain(node.domain)
         version = model.opsets.get(domain)
         if version is None:

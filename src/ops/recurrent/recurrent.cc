@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop over time that LSTM, GRU and RNN share.
+#include "ops/recurrent/recurrent.h"
+
+#include <sstream>
+
+namespace relaxvm::ops {
+namespace {
+
+constexpr int kRows = 4;                      // rows of the batch that share a pass over r
+constexpr int64_t kWorthThreads = 1 << 16;    // multiplications in all; below it one thread runs
+
+std::vector<std::string> Words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+struct Activation {
+  const char* name;
+  double alpha;
+  double beta;
+  Expr (*apply)(const Expr& x, const Expr& alpha, const Expr& beta);
+};
+
+Expr Unary(Intrin intrin, const Expr& x) { return ir::CallIntrin(intrin, {x}); }
+Expr Like(const Expr& x, double value) { return Number(x.dtype(), value); }
+
+// log(1 + exp(x)) without overflow
+Expr Softplus(const Expr& x) {
+  Expr tail = Unary(Intrin::kExp, Like(x, 0) - Unary(Intrin::kAbs, x));
+  return ir::Max(x, Like(x, 0)) + Unary(Intrin::kLog1p, tail);
+}
+
+constexpr Activation kActivations[] = {
+    {"Relu", 0, 0, [](const Expr& x, const Expr&, const Expr&) { return ir::Max(x, Like(x, 0)); }},
+    {"Tanh", 0, 0,
+     [](const Expr& x, const Expr&, const Expr&) { return Unary(Intrin::kTanh, x); }},
+    {"Sigmoid", 0, 0,
+     [](const Expr& x, const Expr&, const Expr&) { return Unary(Intrin::kSigmoid, x); }},
+    {"Affine", 1, 0, [](const Expr& x, const Expr& a, const Expr& b) { return a * x + b; }},
+    {"LeakyRelu", 0.01, 0,
+     [](const Expr& x, const Expr& a, const Expr&) {
+       return ir::Select(ir::Less(x, Like(x, 0)), a * x, x);
+     }},
+    {"ThresholdedRelu", 1, 0,
+     [](const Expr& x, const Expr& a, const Expr&) {
+       return ir::Select(ir::Greater(x, a), x, Like(x, 0));
+     }},
+    {"ScaledTanh", 1, 1,
+     [](const Expr& x, const Expr& a, const Expr& b) { return a * Unary(Intrin::kTanh, b * x); }},
+    {"HardSigmoid", 0.2, 0.5,
+     [](const Expr& x, const Expr& a, const Expr& b) {
+       return ir::Max(ir::Min(a * x + b, Like(x, 1)), Like(x, 0));
+     }},
+    {"Elu", 1, 0,
+     [](const Expr& x, const Expr& a, const Expr&) {
+       Expr below = a * (Unary(Intrin::kExp, ir::Min(x, Like(x, 0))) - Like(x, 1));
+       return ir::Select(ir::Less(x, Like(x, 0)), below, x);
+     }},
+    {"Softsign", 0, 0,
+     [](const Expr& x, const Expr&, const Expr&) {
+       return ir::Div(x, Like(x, 1) + Unary(Intrin::kAbs, x));
+     }},
+    {"Softplus", 0, 0, [](const Expr& x, const Expr&, const Expr&) { return Softplus(x); }},
+};
+
+const Activation* FindActivation(const std::string& name) {
+  for (const Activation& a : kActivations) {
+    if (name == a.name) return &a;
+  }
+  return nullptr;
+}
+
+Stmt Loop(const ir::Var& var, const Expr& extent, tir::ForKind kind, Stmt body) {
+  return tir::For(var, Expr(0), extent, kind, std::move(body));
+}
+
+}  // namespace
+
+int64_t CountActivations(const RecurrentAttrs& a) {
+  return static_cast<int64_t>(Words(a.activations).size());
+}
+
+Expr Activate(const RecurrentAttrs& a, size_t index, Expr x) {
+  const Activation* activation = FindActivation(Words(a.activations).at(index));
+  double alpha = index < a.alpha.size() ? a.alpha[index] : activation->alpha;
+  double beta = index < a.beta.size() ? a.beta[index] : activation->beta;
+  return activation->apply(x, Like(x, alpha), Like(x, beta));
+}
+
+RecurrentTypes CheckRecurrent(const TypeCtx& ctx, const RecurrentAttrs& a, int64_t gates,
+                              size_t num_states, size_t lengths) {
+  RecurrentTypes types{ctx.Float(0), ctx.Float(1), ctx.Float(2)};
+  ctx.CheckRank(0, 6);
+  ctx.CheckRank(1, 5);
+  for (size_t i = 1; i < 2 + num_states; ++i) ctx.SameDtype(0, i);
+  for (size_t i = 2; i < 2 + num_states; ++i) ctx.CheckRank(i, 3);
+  if (ctx.Has(lengths)) {
+    ctx.TensorOf(lengths, IsInteger, "a tensor of integers");
+    ctx.CheckRank(lengths, 1);
+  }
+  for (const std::string& name : Words(a.activations)) {
+    if (FindActivation(name) == nullptr) {
+      ctx.Error(ErrorKind::kValueError, "there is no activation '", name, "'");
+    }
+  }
+  if (a.direction != "forward" && a.direction != "reverse" && a.direction != "bidirectional") {
+    ctx.Error(ErrorKind::kValueError,
+              "direction must be 'forward', 'reverse' or 'bidirectional', got '", a.direction, "'");
+  }
+  auto xs = types.x->GetShape(), rs = types.r->GetShape(), hs = types.state->GetShape();
+  if (!xs.has_value() || !rs.has_value() || !hs.has_value()) {
+    ctx.Error(ErrorKind::kValueError, "the dimensions of x, r and the states must be known");
+  }
+  auto same = [&](const Expr& left, const Expr& right, const char* what) {
+    if (!ctx.Equal(left, right)) {
+      ctx.Error(ErrorKind::kValueError, what, " must agree: ", DescribeType(types.x), ", ",
+                DescribeType(types.r), ", ", DescribeType(types.state));
+    }
+  };
+  auto is_small = [](const Expr& e) { return ir::AsInt(e).has_value() && *ir::AsInt(e) <= 64; };
+  if (!ir::IsIntValue((*rs)[3], gates) || !is_small((*rs)[4])) {
+    ctx.Error(ErrorKind::kValueError, "r must have ", gates,
+              " gates and a constant width of at most 64, got ", DescribeType(types.r));
+  }
+  same((*xs)[2], (*rs)[0], "directions");
+  same((*xs)[2], (*hs)[0], "directions");
+  same((*xs)[3], (*rs)[1], "blocks");
+  same((*xs)[4], (*rs)[3], "gates");
+  same((*xs)[5], (*rs)[4], "widths");
+  same((*xs)[1], (*hs)[1], "batches");
+  same((*rs)[2], (*hs)[2], "hidden sizes");
+  same((*rs)[1], ir::FloorDiv((*hs)[2] + (*rs)[4] - Expr(1), (*rs)[4]), "blocks and hidden size");
+  return types;
+}
+
+Type RecurrentResult(TypeCtx& ctx, const RecurrentTypes& types, size_t num_states) {
+  Dims xs = types.x->GetShape().value(), hs = types.state->GetShape().value();
+  ffi::Array<Type> results{ctx.Result(Dims{xs[0], hs[0], hs[1], hs[2]}, types.x->dtype)};
+  for (size_t i = 0; i < num_states; ++i) results.push_back(ctx.Like(types.state));
+  return ir::TupleType(results);
+}
+
+// ---- the loop
+
+Recurrence::Recurrence(const RecurrentAttrs& a, const std::vector<Buffer>& inputs,
+                       const std::vector<Buffer>& outputs, size_t num_states, int64_t lengths)
+    : attrs_(a),
+      inputs_(inputs),
+      outputs_(outputs),
+      wide_(WideDtype(inputs[0].elem_dtype())),
+      gates_(*ir::AsInt(inputs[1].shape()[3])),
+      width_(*ir::AsInt(inputs[1].shape()[4])),
+      num_states_(num_states),
+      lengths_(lengths),
+      steps_(inputs[0].shape()[0]),
+      batch_(inputs[2].shape()[1]),
+      hidden_(inputs[2].shape()[2]),
+      blocks_(inputs[1].shape()[1]) {}
+
+// Tasks are (direction, tile of rows): first tiles of kRows rows, then what is left row by row.
+Stmt Recurrence::Run() {
+  ir::Var task("task", Int(64)), tile("tile", Int(64)), direction("direction", Int(64));
+  Expr full = ir::FloorDiv(batch_, Expr(kRows));
+  Expr tiles = full + ir::FloorMod(batch_, Expr(kRows));
+  direction_ = direction;
+  Expr rest = full * Expr(kRows) + (tile - full);
+  Stmt rows = tir::IfThenElse(ir::Less(tile, full), Rows(kRows, tile * Expr(kRows)), Rows(1, rest));
+  Expr divisor = ir::Max(tiles, Expr(1));
+  Stmt body = Sequence({tir::Bind(direction, ir::FloorDiv(task, divisor)),
+                        tir::Bind(tile, ir::FloorMod(task, divisor)), rows});
+  Expr work = steps_ * batch_ * hidden_ * hidden_ * Expr(gates_);
+  ffi::Map<ffi::String, ffi::Any> annotations;
+  annotations.Set("parallel_if", ir::Greater(work, Expr(kWorthThreads)));
+  return tir::For(task, Expr(0), tiles * inputs_[1].shape()[0], tir::ForKind::kParallel, body, "",
+                  ir::DictAttrs(annotations));
+}
+
+Stmt Recurrence::Rows(int num_rows, const Expr& first) {
+  num_rows_ = num_rows;
+  states_.clear();
+  ffi::Array<Stmt> parts;
+  Expr padded = blocks_ * Expr(width_);
+  for (size_t s = 0; s < num_states_; ++s) {
+    states_.emplace_back("state" + std::to_string(s), Dims{Expr(2), Expr(num_rows), padded}, wide_,
+                         "global");
+    parts.push_back(tir::AllocBuffer(states_.back()));
+  }
+  for (const Buffer& b : Scratch()) parts.push_back(tir::AllocBuffer(b));
+  rows_.clear();
+  for (int i = 0; i < num_rows; ++i) rows_.push_back({i, first + Expr(i), Expr(), Expr()});
+  parts.push_back(Load());
+  parts.push_back(Time());
+  parts.push_back(StoreLast());
+  return Sequence(parts);
+}
+
+Stmt Recurrence::ForBlocks(const std::function<Stmt()>& body) {
+  ir::Var block("block", Int(64));
+  block_ = block;
+  return Loop(block, blocks_, tir::ForKind::kSerial, body());
+}
+
+Stmt Recurrence::ForRows(const EachRow& body) const {
+  ffi::Array<Stmt> parts;
+  for (const Row& row : rows_) parts.push_back(body(row));
+  return Sequence(parts);
+}
+
+Stmt Recurrence::ForLanes(const std::function<Stmt(const Expr& lane)>& body) const {
+  ir::Var lane("lane", Int(64));
+  return Loop(lane, Expr(width_), tir::ForKind::kVectorized, body(lane));
+}
+
+Expr Recurrence::Old(size_t state, const Row& row, const Expr& unit) const {
+  return states_[state].Load({now_, Expr(row.index), unit});
+}
+
+Stmt Recurrence::SetNew(size_t state, const Row& row, const Expr& unit, const Expr& value) const {
+  Expr kept = row.active.defined() ? ir::Select(row.active, value, Old(state, row, unit)) : value;
+  return tir::BufferStore(states_[state], kept, {Expr(1) - now_, Expr(row.index), unit});
+}
+
+Buffer Recurrence::Tile(const char* name, size_t num_gates) const {
+  return Buffer(name, {Expr(num_rows_), Expr(static_cast<int64_t>(num_gates)), Expr(width_)}, wide_,
+                "local");
+}
+
+Buffer Recurrence::RowBuffer(const char* name) const {
+  return Buffer(name, {Expr(num_rows_), blocks_ * Expr(width_)}, wide_, "global");
+}
+
+Expr Recurrence::Input(const Row& row, int64_t gate, const Expr& lane) const {
+  return Wide(inputs_[0].Load({row.time, row.batch, direction_, block_, Expr(gate), lane}));
+}
+
+Expr Recurrence::Clipped(const Expr& x) const {
+  if (attrs_.clip <= 0) return x;
+  return ir::Max(ir::Min(x, Number(wide_, attrs_.clip)), Number(wide_, -attrs_.clip));
+}
+
+Stmt Recurrence::Products(
+    const Buffer& acc, const std::vector<int64_t>& gates,
+    const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
+    const std::function<Expr(const Row&, const Expr& k)>& left) {
+  ffi::Array<Stmt> init, add;
+  ir::Var k("k", Int(64));
+  for (size_t g = 0; g < gates.size(); ++g) {
+    Expr gate(gates[g]), slot(static_cast<int64_t>(g));
+    for (const Row& row : rows_) {
+      Expr r(row.index);
+      init.push_back(ForLanes([&](const Expr& lane) -> Stmt {
+        return tir::BufferStore(acc, start(row, gates[g], lane), {r, slot, lane});
+      }));
+      add.push_back(ForLanes([&](const Expr& lane) -> Stmt {
+        Expr weight = Wide(inputs_[1].Load({direction_, block_, k, gate, lane}));
+        Expr sum = ir::CallIntrin(Intrin::kFma, {left(row, k), weight, acc.Load({r, slot, lane})});
+        return tir::BufferStore(acc, sum, {r, slot, lane});
+      }));
+    }
+  }
+  init.push_back(Loop(k, hidden_, tir::ForKind::kSerial, Sequence(add)));
+  return Sequence(init);
+}
+
+Expr Recurrence::Reversed() const {
+  if (attrs_.direction == "bidirectional") return ir::Equal(direction_, Expr(1));
+  return ir::BoolImm(attrs_.direction == "reverse");
+}
+
+Stmt Recurrence::Time() {
+  ir::Var step("step", Int(64)), now("now", Int(64));
+  now_ = now;
+  ffi::Array<Stmt> parts{tir::Bind(now, ir::FloorMod(step, Expr(2)))};
+  for (Row& row : rows_) {
+    Expr length = steps_;
+    if (lengths_ >= 0) {
+      length = ir::Min(ir::Cast(Int(64), inputs_[lengths_].Load({row.batch})), steps_);
+      ir::Var active("active", Bool());
+      parts.push_back(tir::Bind(active, ir::Less(step, length)));
+      row.active = active;
+    }
+    Expr time = ir::Select(Reversed(), length - Expr(1) - step, step);
+    if (row.active.defined()) time = ir::Select(row.active, time, step);
+    ir::Var bound("time", Int(64));
+    parts.push_back(tir::Bind(bound, time));
+    row.time = bound;
+  }
+  parts.push_back(Step());
+  parts.push_back(StoreStep());
+  return Loop(step, steps_, tir::ForKind::kSerial, Sequence(parts));
+}
+
+Stmt Recurrence::Load() {
+  return ForBlocks([&] {
+    return ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) {
+        ffi::Array<Stmt> stores;
+        Expr unit = Unit(lane);
+        for (size_t s = 0; s < num_states_; ++s) {
+          Expr given = Wide(inputs_[2 + s].Load({direction_, row.batch, unit}));
+          Expr value = ir::IfThenElse(ir::Less(unit, hidden_), given, Number(wide_, 0));
+          stores.push_back(
+              tir::BufferStore(states_[s], value, {Expr(0), Expr(row.index), unit}));
+        }
+        return Sequence(stores);
+      });
+    });
+  });
+}
+
+Stmt Recurrence::StoreStep() {
+  return ForBlocks([&] {
+    return ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) -> Stmt {
+        Expr unit = Unit(lane);
+        Expr value = states_[0].Load({Expr(1) - now_, Expr(row.index), unit});
+        if (row.active.defined()) value = ir::Select(row.active, value, Number(wide_, 0));
+        value = ir::Cast(outputs_[0].elem_dtype(), value);
+        Stmt store =
+            tir::BufferStore(outputs_[0], value, {row.time, direction_, row.batch, unit});
+        return tir::IfThenElse(ir::Less(unit, hidden_), store);
+      });
+    });
+  });
+}
+
+Stmt Recurrence::StoreLast() {
+  return ForBlocks([&] {
+    return ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) -> Stmt {
+        ffi::Array<Stmt> stores;
+        Expr unit = Unit(lane);
+        for (size_t s = 0; s < num_states_; ++s) {
+          Expr last = ir::FloorMod(steps_, Expr(2));
+          Expr value = ir::Cast(outputs_[1 + s].elem_dtype(),
+                                states_[s].Load({last, Expr(row.index), unit}));
+          stores.push_back(
+              tir::BufferStore(outputs_[1 + s], value, {direction_, row.batch, unit}));
+        }
+        return tir::IfThenElse(ir::Less(unit, hidden_), Sequence(stores));
+      });
+    });
+  });
+}
+
+}  // namespace relaxvm::ops
