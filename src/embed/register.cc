@@ -23,6 +23,7 @@
 #include "vm/builtins/table.h"
 #include "vm/executable_module.h"
 #include "vm/kv_cache.h"
+#include "vm/sequence.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::embed {
@@ -172,11 +173,13 @@ void Register() {
   vm::ADTObj::RuntimeTypeIndex();
   vm::KVCacheObj::RuntimeTypeIndex();
   runtime::WeightsFileObj::RuntimeTypeIndex();
+  vm::SequenceObj::RuntimeTypeIndex();
   vm::SetGlobalFunctionFinder(FindGlobal);
   namespace refl = tvm::ffi::reflection;
   refl::ObjectDef<runtime::StorageObj>();
   refl::ObjectDef<runtime::WeightsFileObj>();
   refl::ObjectDef<vm::KVCacheObj>().def_ro("fill_count", &vm::KVCacheObj::fill_count);
+  refl::ObjectDef<vm::SequenceObj>();
   refl::ObjectDef<vm::ADTObj>().def_ro("tag", &vm::ADTObj::tag);
   refl::GlobalDef()
       .def("relaxvm.runtime.make_adt", MakeAdt)

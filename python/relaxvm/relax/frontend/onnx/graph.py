@@ -17,7 +17,7 @@ from .errors import InvalidModel, UnsupportedModel
 from .load import Model
 from .scalars import Scalars, is_symbolic
 from .symbolic import real_parts
-from .values import Known, Sequence, Tensor, Value
+from .values import ItemSequence, Known, Sequence, Tensor, Value
 
 
 class Graph:
@@ -32,6 +32,8 @@ class Graph:
         self.node: Any = None
         self.walk: Callable[[Any], None]  # imports the nodes of a subgraph; set by the importer
         self._emitted_known: list[Known] = []
+        self.functions: dict[Any, Any] = {}  # of the module, besides main
+        self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
 
     # ---- about the node
 
@@ -85,6 +87,45 @@ class Graph:
             self._emitted_known = outer
             for known in inner:
                 known.expr = None
+
+    def unique_function(self, name: str) -> str:
+        taken = {str(var.name_hint) for var in self.functions}
+        return next(n for i in range(len(taken) + 1) if (n := f"{name}_{i}") not in taken)
+
+    # ---- lists of the VM
+
+    def empty_list(self) -> Any:
+        return self.emit(
+            op.call_pure_packed("vm.builtin.sequence_empty", ty_args=[relax.AnyType()])
+        )
+
+    def list_concat(self, expr: Any, axis: int, new_axis: bool, dtype: str, dims: list) -> Any:
+        """The items of a list joined; a dimension of None in `dims` is unknown."""
+        rank = len(dims) + int(new_axis)
+        shape = relax.ShapeExpr([0 if d is None else d for d in dims])
+        return self.emit(
+            op.call_pure_packed(
+                "vm.builtin.sequence_concat",
+                *(expr, relax.prim_value(axis), relax.prim_value(int(new_axis))),
+                *(relax.DataTypeImm(dtype), shape),
+                ty_args=[relax.TensorType(None, dtype, ndim=rank)],
+            )
+        )
+
+    def sequence_expr(self, value: Value) -> Any:
+        """A sequence as a list of the VM."""
+        if isinstance(value, ItemSequence):
+            return value.expr
+        if not isinstance(value, Sequence):
+            raise InvalidModel("its input is no sequence")
+        expr = self.empty_list()
+        for item in value.items:
+            tensor = self.emit(self.as_expr(item, "item"))
+            call = op.call_pure_packed(
+                "vm.builtin.sequence_insert", expr, tensor, ty_args=[relax.AnyType()]
+            )
+            expr = self.emit(call)
+        return expr
 
     # ---- about expressions
 
@@ -253,7 +294,7 @@ class Graph:
 
     def to_value(self, result: Any) -> Value:
         """What a rule returned, as a value of the graph."""
-        if isinstance(result, (Known, Tensor, Sequence)):
+        if isinstance(result, (Known, Tensor, Sequence, ItemSequence)):
             return result
         if isinstance(result, (np.ndarray, np.generic)):
             return Known.constant(result)

@@ -75,7 +75,10 @@ class _Importer:
                 self._nodes(nodes, [o.name for o in self.graph.output])
                 outputs = [emit_output(e) for e in self._outputs()]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
-        return self.builder.get()
+        module = self.builder.get()
+        for var, func in self.g.functions.items():
+            module.update_func(var, func)
+        return module
 
     @contextlib.contextmanager
     def _block(self, nodes: list) -> Iterator[Callable[[Any], Any]]:

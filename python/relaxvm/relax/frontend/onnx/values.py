@@ -59,7 +59,15 @@ class Sequence:
     items: tuple
 
 
-Value = Known | Tensor | Sequence
+@dataclasses.dataclass(eq=False)
+class ItemSequence:
+    """A sequence whose length is known only while running: a list of the VM."""
+
+    expr: Any
+    item_type: Any  # a TensorType that holds every item, None when no item tells
+
+
+Value = Known | Tensor | Sequence | ItemSequence
 
 NUMBERS = (bool, int, float, Fraction, np.generic)
 

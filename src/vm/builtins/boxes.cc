@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes chosen by score: how many are left depends on the data.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "support/dtype.h"
+#include "vm/builtins/builtins.h"
+
+namespace relaxvm::vm::builtins {
+namespace ffi = tvm::ffi;
+namespace {
+
+struct Box {
+  float top, left, bottom, right;
+  float Area() const { return (bottom - top) * (right - left); }
+};
+
+// Corners in any order, or centre and size.
+Box BoxOf(const float* p, bool centre) {
+  if (centre) {
+    return {p[1] - p[3] / 2, p[0] - p[2] / 2, p[1] + p[3] / 2, p[0] + p[2] / 2};
+  }
+  return {std::min(p[0], p[2]), std::min(p[1], p[3]), std::max(p[0], p[2]), std::max(p[1], p[3])};
+}
+
+bool Overlap(const Box& a, const Box& b, double threshold) {
+  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
+  const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
+  if (height <= 0 || width <= 0) return false;
+  const float shared = height * width, all = a.Area() + b.Area() - shared;
+  return all > 0 && static_cast<double>(shared / all) > threshold;
+}
+
+const float* Floats(const Args& args, int32_t i, int ndim) {
+  const DLTensor& t = args.TensorView(i);
+  if (t.dtype != Float(32) || t.ndim != ndim || !runtime::IsHost(t.device) ||
+      !ffi::IsContiguous(t)) {
+    args.WrongType(i, "a contiguous float32 tensor with 3 dimensions on the CPU");
+  }
+  return reinterpret_cast<const float*>(runtime::DataOf(t));
+}
+
+// A number, or a tensor with one.
+double NumberOf(const Args& args, int32_t i) {
+  if (args[i].type_index == kTVMFFIInt) return static_cast<double>(args[i].v_int64);
+  if (args[i].type_index == kTVMFFIFloat) return args[i].v_float64;
+  const DLTensor& t = args.TensorView(i);
+  const bool one = std::all_of(t.shape, t.shape + t.ndim, [](int64_t d) { return d == 1; });
+  const void* data = runtime::DataOf(t);
+  if (one && runtime::IsHost(t.device)) {
+    if (t.dtype == Int(64)) return static_cast<double>(*static_cast<const int64_t*>(data));
+    if (t.dtype == Int(32)) return *static_cast<const int32_t*>(data);
+    if (t.dtype == Float(32)) return *static_cast<const float*>(data);
+  }
+  args.WrongType(i, "a number, or a tensor with one on the CPU");
+}
+
+}  // namespace
+
+// (boxes [batch, n, 4], scores [batch, classes, n], max_per_class, iou_threshold, centre,
+// score_threshold?) -> int64[count, 3]: batch, class, box
+void NonMaxSuppression(Args args, ffi::Any* result) {
+  const float* boxes = Floats(args, 0, 3);
+  const float* scores = Floats(args, 1, 3);
+  const DLTensor &shape = args.TensorView(0), &score_shape = args.TensorView(1);
+  const int64_t batch = shape.shape[0], num_boxes = shape.shape[1],
+                classes = score_shape.shape[1];
+  if (shape.shape[2] != 4 || score_shape.shape[0] != batch || score_shape.shape[2] != num_boxes) {
+    Fail(ErrorKind::kValueError,
+         "non_max_suppression: boxes must be [batch, n, 4] and scores [batch, classes, n]");
+  }
+  const auto limit = static_cast<int64_t>(NumberOf(args, 2));
+  const double threshold = NumberOf(args, 3);
+  const bool centre = args.Int(4) != 0;
+  const bool has_least = args.size > 5;
+  const double least = has_least ? NumberOf(args, 5) : 0;
+  std::vector<int64_t> chosen;
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t c = 0; c < classes; ++c) {
+      const float* score = scores + (b * classes + c) * num_boxes;
+      std::vector<int64_t> order;
+      for (int64_t n = 0; n < num_boxes; ++n) {
+        const bool wanted = !has_least || static_cast<double>(score[n]) > least;
+        if (wanted && score[n] == score[n]) order.push_back(n);  // never NaN
+      }
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t x, int64_t y) { return score[x] > score[y]; });
+      std::vector<Box> kept;
+      for (int64_t n : order) {
+        if (static_cast<int64_t>(kept.size()) >= limit) break;
+        const Box box = BoxOf(boxes + (b * num_boxes + n) * 4, centre);
+        auto overlaps = [&](const Box& other) { return Overlap(box, other, threshold); };
+        if (std::any_of(kept.begin(), kept.end(), overlaps)) continue;
+        kept.push_back(box);
+        chosen.insert(chosen.end(), {b, c, n});
+      }
+    }
+  }
+  ffi::Tensor out =
+      runtime::EmptyHostTensor({static_cast<int64_t>(chosen.size()) / 3, 3}, Int(64));
+  std::copy(chosen.begin(), chosen.end(), static_cast<int64_t*>(out.data_ptr()));
+  *result = std::move(out);
+}
+
+}  // namespace relaxvm::vm::builtins
