@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import onnx
 from onnx import helper
 from relaxvm import ir, relax
 from relaxvm.ir.base import span_scope
+from relaxvm.relax import op
 
 from . import ops, registry, symbolic
 from .dimensions import identifier
@@ -20,7 +22,7 @@ from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, read_model
 from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
-from .values import Known, Sequence, Tensor, Value
+from .values import ItemSequence, Known, Sequence, Tensor, Value
 
 ops.load()
 
@@ -47,6 +49,13 @@ def from_onnx(
     loaded = with_supported_operators(loaded)
     importer = _Importer(loaded, keep_params_in_input, sanitize_input_names)
     return importer.run(shape_dict or {}, dtype_dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ListType:
+    """Of an input that is a sequence of tensors."""
+
+    item: Any
 
 
 class _Importer:
@@ -115,13 +124,18 @@ class _Importer:
                 raise InvalidModel(f"{place} is there twice")
             dtype = dtypes.get(info.name) if isinstance(dtypes, dict) else dtypes
             ty = self._input_type(info, place, shapes.get(info.name), dtype)
-            var = relax.Var(self._unique(info.name, "input"), ty)
-            self.g.values[info.name] = Tensor(var)
+            is_list = isinstance(ty, _ListType)
+            var = relax.Var(self._unique(info.name, "input"), relax.AnyType() if is_list else ty)
+            self.g.values[info.name] = ItemSequence(var, ty.item) if is_list else Tensor(var)
             variables.append(var)
         return variables
 
     def _input_type(self, info: Any, place: str, shape: list | None, dtype: str | None) -> Any:
         kind = info.type.WhichOneof("value")
+        item = info.type.sequence_type.elem_type.tensor_type
+        if kind == "sequence_type" and item.elem_type:
+            rank = len(item.shape.dim) if item.HasField("shape") else -1
+            return _ListType(relax.TensorType(None, dtype_name(item.elem_type, place), ndim=rank))
         if kind != "tensor_type":
             raise UnsupportedModel(
                 f"{place}: is a {kind or 'value without a type'}; only tensors are supported"
@@ -166,8 +180,14 @@ class _Importer:
             value = self.g.values.get(info.name)
             if value is None:
                 raise InvalidModel(f"{self.model.place}: no node makes the output '{info.name}'")
-            if isinstance(value, Sequence):
-                raise UnsupportedModel(f"{self.model.place}: output '{info.name}' is a sequence")
+            if isinstance(value, (Sequence, ItemSequence)):
+                items = op.call_pure_packed(
+                    "vm.builtin.sequence_to_array",
+                    self.g.sequence_expr(value),
+                    ty_args=[relax.AnyType()],
+                )
+                outputs.append(self.g.emit(items, "items"))
+                continue
             outputs.append(self.g.as_expr(value, info.name))
         return outputs
 

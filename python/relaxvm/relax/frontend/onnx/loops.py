@@ -27,7 +27,15 @@ from .errors import InvalidModel, UnsupportedModel
 from .graph import Graph
 from .scalars import is_symbolic
 from .subgraphs import Body, binding_block, cast_to, inside, joined_type, same_known, walked
-from .values import ItemSequence, Known, Sequence, Tensor, Value
+from .values import (
+    ItemSequence,
+    Known,
+    Sequence,
+    Tensor,
+    Value,
+    item_type_of,
+    joined_item_type,
+)
 
 # Loops of few nodes in all are written out.
 MAX_UNROLLED_NODES = 512
@@ -98,6 +106,7 @@ class Slot:
 
     first: Value
     ty: Any = None  # of the parameter; None: known
+    item_type: Any = None  # of a list
     value: Value | None = None  # what the body sees
 
     @property
@@ -110,7 +119,7 @@ def _first_slot(value: Value) -> Slot:
         return Slot(value)
     if isinstance(value, Tensor):
         return Slot(value, value.expr.ty)
-    return Slot(value, relax.AnyType())
+    return Slot(value, relax.AnyType(), _item_type(value))
 
 
 def _type_of(value: Value) -> Any:
@@ -124,7 +133,8 @@ def _next_slot(g: Graph, slot: Slot, result: Value) -> Slot:
     if isinstance(slot.first, (Sequence, ItemSequence)):
         if not isinstance(result, (Sequence, ItemSequence)):
             raise InvalidModel("a carried sequence becomes a tensor")
-        return slot
+        item_type = joined_item_type(slot.item_type, _item_type(result))
+        return slot if item_type is slot.item_type else Slot(slot.first, slot.ty, item_type)
     if not isinstance(result, (Known, Tensor)):
         raise InvalidModel("a carried tensor becomes a sequence")
     if slot.is_known and same_known(g, [slot.first, result]):
@@ -192,7 +202,7 @@ def _walk_body(g: Graph, loop: Loop, number: Any, slots: list[Slot]) -> tuple[Bo
         if slot.is_known:
             slot.value = slot.first
         elif isinstance(slot.first, (Sequence, ItemSequence)):
-            slot.value = ItemSequence(relax.Var(f"carried_{i}", slot.ty), _item_type(slot.first))
+            slot.value = ItemSequence(relax.Var(f"carried_{i}", slot.ty), slot.item_type)
         else:
             slot.value = Tensor(relax.Var(f"carried_{i}", slot.ty))
     gathered: list[Value] = []
@@ -209,8 +219,10 @@ def _walk_body(g: Graph, loop: Loop, number: Any, slots: list[Slot]) -> tuple[Bo
 def _item_type(value: Value) -> Any:
     if isinstance(value, ItemSequence):
         return value.item_type
-    types = [_type_of(v) for v in value.items]
-    return types[0] if types else None
+    found = None
+    for item in value.items:
+        found = joined_item_type(found, item_type_of(item))
+    return found
 
 
 class _Emitter:

@@ -183,6 +183,7 @@ _ATTRIBUTE_READERS: dict[Any, tuple[str, Callable[[Any, Any], Any]]] = {
     list[str]: ("STRINGS", lambda g, a: [_text(v) for v in a.strings]),
     np.ndarray: ("TENSOR", lambda g, a: g.read_tensor(a.t)),
     Subgraph: ("GRAPH", lambda g, a: a.g),
+    object: ("TYPE_PROTO", lambda g, a: a.tp),
 }
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .errors import InvalidModel
+
 
 @dataclasses.dataclass(eq=False)
 class Known:
@@ -77,3 +79,23 @@ def _native(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     for index, element in np.ndenumerate(array):
         out[index] = float(element) if isinstance(element, Fraction) else element
     return out
+
+
+def item_type_of(value: Value) -> Any:
+    """Element type and rank of a tensor that becomes an item."""
+    from relaxvm import relax
+
+    if isinstance(value, Known):
+        return relax.TensorType(None, value.dtype.name, ndim=value.array.ndim)
+    return relax.TensorType(None, value.expr.ty.dtype, ndim=value.expr.ty.ndim)
+
+
+def joined_item_type(a: Any, b: Any) -> Any:
+    """The type of the items of one list; None when nothing is known."""
+    from relaxvm import relax
+
+    if a is None or b is None or (a.ndim == b.ndim and str(a.dtype) == str(b.dtype)):
+        return b if a is None else a
+    if str(a.dtype) != str(b.dtype):
+        raise InvalidModel(f"a sequence holds tensors of types {a.dtype} and {b.dtype}")
+    return relax.TensorType(None, a.dtype, ndim=-1)

@@ -1,30 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences whose length is known at import: they do not exist at run time."""
+"""Sequences.  One whose length is known at import does not exist at run time; others are lists of the VM."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from relaxvm import relax
 from relaxvm.relax import op
+from relaxvm.relax.op import call_pure_packed
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
-from ..registry import Expr, Ints, onnx_op
+from ..registry import Expr, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, take_ranges
-from ..values import Known, Sequence, Value
+from ..values import ItemSequence, Known, Sequence, Tensor, Value, item_type_of, joined_item_type
 from .movement import concat
 
 
-def _items(value: Value) -> tuple:
-    if not isinstance(value, Sequence):
-        raise InvalidModel("its input is no sequence")
-    return value.items
+def _call(g: Graph, name: str, *args: Any) -> Any:
+    return g.emit(call_pure_packed(f"vm.builtin.{name}", *args, ty_args=[relax.AnyType()]))
 
 
-def _position(items: tuple, position: list[int], end: int) -> int:
-    index = position[0]
+def _is_static(sequence: Value, position: Value | None) -> bool:
+    known = position is None or (isinstance(position, Known) and position.is_constant)
+    return isinstance(sequence, Sequence) and known
+
+
+def _position(items: tuple, position: Value, end: int) -> int:
+    index = int(position.array.reshape(-1)[0])
     if not -len(items) <= index < end:
         raise InvalidModel(f"position {index} is out of range for a sequence of {len(items)}")
     return index + len(items) if index < 0 else index
+
+
+def _item_type(sequence: Value) -> Any:
+    if isinstance(sequence, ItemSequence):
+        return sequence.item_type
+    found = None
+    for item in sequence.items:
+        found = joined_item_type(found, item_type_of(item))
+    return found
 
 
 @onnx_op("SequenceConstruct", since=11)
@@ -38,33 +54,68 @@ def sequence_empty(*, dtype: int = 1) -> Sequence:
 
 
 @onnx_op("SequenceAt", since=11)
-def sequence_at(sequence: Value, position: Ints) -> Value:
-    items = _items(sequence)
-    return items[_position(items, position, len(items))]
+def sequence_at(g: Graph, sequence: Value, position: Value) -> Value:
+    if _is_static(sequence, position):
+        return sequence.items[_position(sequence.items, position, len(sequence.items))]
+    ty = _item_type(sequence)
+    if ty is None or ty.ndim < 0:
+        raise UnsupportedModel("its items have different numbers of dimensions, or unknown ones")
+    where = g.as_expr(position, "position")
+    expr = _call(g, "sequence_at", g.sequence_expr(sequence), where)
+    dims = [g.dimensions.fresh("item") for _ in range(ty.ndim)]
+    return Tensor(g.builder.match_cast(expr, relax.TensorType(dims, ty.dtype), g.hint()))
 
 
 @onnx_op("SequenceInsert", since=11)
-def sequence_insert(sequence: Value, item: Value, position: Ints | None = None) -> Sequence:
-    items = _items(sequence)
-    at = len(items) if position is None else _position(items, position, len(items) + 1)
-    return Sequence((*items[:at], item, *items[at:]))
+def sequence_insert(g: Graph, sequence: Value, item: Value, position: Value | None = None) -> Value:
+    if _is_static(sequence, position):
+        items = sequence.items
+        at = len(items) if position is None else _position(items, position, len(items) + 1)
+        return Sequence((*items[:at], item, *items[at:]))
+    ty = joined_item_type(_item_type(sequence), item_type_of(item))
+    args = [g.sequence_expr(sequence), g.emit(g.as_expr(item, "item"))]
+    if position is not None:
+        args.append(g.as_expr(position, "position"))
+    return ItemSequence(_call(g, "sequence_insert", *args), ty)
 
 
 @onnx_op("SequenceErase", since=11)
-def sequence_erase(sequence: Value, position: Ints | None = None) -> Sequence:
-    items = _items(sequence)
-    at = _position(items, [-1] if position is None else position, len(items))
-    return Sequence(items[:at] + items[at + 1 :])
+def sequence_erase(g: Graph, sequence: Value, position: Value | None = None) -> Value:
+    if _is_static(sequence, position):
+        items = sequence.items
+        last = Known.constant(-1) if position is None else position
+        at = _position(items, last, len(items))
+        return Sequence(items[:at] + items[at + 1 :])
+    where = [] if position is None else [g.as_expr(position, "position")]
+    expr = _call(g, "sequence_erase", g.sequence_expr(sequence), *where)
+    return ItemSequence(expr, _item_type(sequence))
 
 
 @onnx_op("SequenceLength", since=11)
 def sequence_length(g: Graph, sequence: Value) -> Known:
-    return g.dims_value([len(_items(sequence))], ())
+    if isinstance(sequence, Sequence):
+        return g.dims_value([len(sequence.items)], ())
+    count = g.dimensions.fresh("length")
+    shape = g.emit(
+        call_pure_packed(
+            "vm.builtin.sequence_length", g.sequence_expr(sequence), ty_args=[relax.ShapeType(ndim=1)]
+        )
+    )
+    g.builder.match_cast(shape, relax.ShapeType([count]), g.hint())
+    return g.dims_value([count], ())
 
 
 @onnx_op("ConcatFromSequence", since=11)
 def concat_from_sequence(g: Graph, sequence: Value, *, axis: int, new_axis: int = 0) -> Expr:
-    parts = [g.as_expr(item, "sequence") for item in _items(sequence)]
+    if isinstance(sequence, ItemSequence):
+        ty = sequence.item_type
+        if ty is None or ty.ndim < 0:
+            raise UnsupportedModel("its items have different numbers of dimensions")
+        axis = g.axis(axis, ty.ndim + new_axis)
+        return g.list_concat(sequence.expr, axis, bool(new_axis), str(ty.dtype), [None] * ty.ndim)
+    if not isinstance(sequence, Sequence):
+        raise InvalidModel("its input is no sequence")
+    parts = [g.as_expr(item, "sequence") for item in sequence.items]
     if not parts:
         raise InvalidModel("an empty sequence has nothing to concatenate")
     if new_axis:
@@ -76,16 +127,23 @@ def concat_from_sequence(g: Graph, sequence: Value, *, axis: int, new_axis: int 
 @onnx_op("SplitToSequence", since=11)
 def split_to_sequence(
     g: Graph, x: Expr, split: Value | None = None, *, axis: int = 0, keepdims: int = 1
-) -> Sequence:
+) -> Value:
     axis = g.axis(axis, g.rank(x))
     size = g.shape(x)[axis]
-    if is_symbolic(size):
-        raise UnsupportedModel("splits a symbolic dimension: the number of parts is unknown")
+    keepdims = 1 if split is not None else keepdims
+    if is_symbolic(size) or not (
+        split is None or (isinstance(split, Known) and split.is_constant)
+    ):
+        sizes = [] if split is None else [g.as_expr(split, "split")]
+        flags = [relax.prim_value(axis), relax.prim_value(keepdims)]
+        rank = g.rank(x) - (0 if keepdims else 1)
+        ty = relax.TensorType(None, g.dtype(x), ndim=rank)
+        return ItemSequence(_call(g, "sequence_split", g.emit(x), *flags, *sizes), ty)
     sizes = _part_sizes(g, split, size)
     items, start = [], 0
     for length in sizes:
         part = g.emit(take_ranges(g, x, {axis: Range(start, start + length, 1)}))
-        if split is None and not keepdims:
+        if not keepdims:
             part = g.emit(op.squeeze(part, axis=[axis]))
         items.append(g.to_value(part))
         start += length
@@ -106,12 +164,20 @@ def _part_sizes(g: Graph, split: Value | None, size: int) -> list[int]:
     return [min(each, size - i) for i in range(0, size, each)]
 
 
-@onnx_op("OptionalHasElement", since=18)
+@onnx_op("Optional", since=15)
+def optional(x: Value | None = None, *, type_: object | None = None) -> Value | None:
+    """A value that is there stands for itself."""
+    if x is None:
+        raise UnsupportedModel("an optional value without an element is not supported")
+    return x
+
+
+@onnx_op("OptionalHasElement", since=15)
 def optional_has_element(g: Graph, x: Value | None = None) -> Known:
     return Known.constant(x is not None, bool)
 
 
-@onnx_op("OptionalGetElement", since=18)
+@onnx_op("OptionalGetElement", since=15)
 def optional_get_element(x: Value) -> Value:
     """A value that is there stands for itself: inputs of optional type are refused."""
     return x
