@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of values that never changes: appending gives a new list that shares the storage of the old
-// one, in constant time as long as the old one is the longest of its storage.
+// A list of values that never changes: appending gives a new list that shares the storage of the
+// old one, in constant time as long as the old one is the longest of its storage.
 #pragma once
 
 #include <tvm/ffi/any.h>

@@ -25,6 +25,8 @@ llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element) {
 namespace {
 
 bool IsHalf(DLDataType t) { return t.bits == 16 && IsFloat(t); }
+// Kept as float32 in registers.
+bool IsNarrow(DLDataType t) { return IsHalf(t) || IsFloat8(t); }
 
 llvm::Type* Widen(llvm::Type* element, int lanes) {
   return lanes == 1 ? element : llvm::FixedVectorType::get(element, lanes);
@@ -33,7 +35,7 @@ llvm::Type* Widen(llvm::Type* element, int lanes) {
 void CheckSupported(DLDataType t) {
   bool integer = (IsInteger(t) && (t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64));
   bool floating = (t.code == kDLFloat && (t.bits == 16 || t.bits == 32 || t.bits == 64)) ||
-                  (t.code == kDLBfloat && t.bits == 16);
+                  (t.code == kDLBfloat && t.bits == 16) || IsFloat8(t);
   if (integer || floating || IsBool(t)) return;
   Fail(ErrorKind::kTypeError, "native code for ", DTypeName(t), " is not supported");
 }
@@ -56,17 +58,20 @@ llvm::Type* ValueOps::RegisterType(DLDataType t) const {
 llvm::Type* ValueOps::StorageType(DLDataType t) const {
   if (IsBool(t)) return Widen(b_.getInt8Ty(), t.lanes);
   if (IsHalf(t)) return Widen(b_.getInt16Ty(), t.lanes);
+  if (IsFloat8(t)) return Widen(b_.getInt8Ty(), t.lanes);
   return RegisterType(t);
 }
 
 Value* ValueOps::ToStorage(Value* v, DLDataType t) {
   if (IsBool(t)) return b_.CreateZExt(v, StorageType(t));
+  if (IsFloat8(t)) return FloatToFloat8(v, t);
   if (!IsHalf(t)) return v;
   return IsBFloat(t) ? FloatToBFloat(v) : FloatToHalf(v);
 }
 
 Value* ValueOps::FromStorage(Value* v, DLDataType t) {
   if (IsBool(t)) return b_.CreateICmpNE(v, Constant::getNullValue(v->getType()));
+  if (IsFloat8(t)) return Float8ToFloat(v, t);
   if (!IsHalf(t)) return v;
   return IsBFloat(t) ? BFloatToFloat(v) : HalfToFloat(v);
 }
@@ -78,7 +83,7 @@ Constant* ValueOps::IntConstant(DLDataType t, int64_t value) const {
 }
 
 Value* ValueOps::FloatConstant(DLDataType t, double value) {
-  if (!IsHalf(t)) return llvm::ConstantFP::get(RegisterType(t), value);
+  if (!IsNarrow(t)) return llvm::ConstantFP::get(RegisterType(t), value);
   DLDataType wide = {kDLFloat, 64, t.lanes};
   return Cast(llvm::ConstantFP::get(RegisterType(wide), value), wide, t);
 }
@@ -281,7 +286,7 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
   if (!IsFloat(from)) {
     // Integers wider than a float's digits take the way through double, which holds 32 bits
     // exactly.
-    llvm::Type* through = IsHalf(to) && from.bits == 64 ? LikeShape(type, b_.getDoubleTy()) : type;
+    llvm::Type* through = IsNarrow(to) && from.bits == 64 ? LikeShape(type, b_.getDoubleTy()) : type;
     Value* f = from_unsigned ? b_.CreateUIToFP(v, through) : b_.CreateSIToFP(v, through);
     return RoundTo(through == type ? f : NarrowToFloat(f, to), to);
   }
@@ -310,11 +315,11 @@ Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
                          saturate(Intrinsics::fptoui_sat, type));
 }
 
-// Rounds to odd, so that the next rounding (to a 16-bit float) sees what was cut off.
+// Rounds to odd, so that the next rounding (to a narrow float) sees what was cut off.
 Value* ValueOps::NarrowToFloat(Value* v, DLDataType to) {
   llvm::Type* narrow = LikeShape(v->getType(), b_.getFloatTy());
   Value* f = b_.CreateFPTrunc(v, narrow);
-  if (!IsHalf(to)) return f;
+  if (!IsNarrow(to)) return f;
   llvm::Type* bits_type = LikeShape(v->getType(), b_.getInt32Ty());
   Value* bits = b_.CreateBitCast(f, bits_type);
   Value* back = b_.CreateFPExt(f, v->getType());
@@ -330,7 +335,7 @@ Value* ValueOps::NarrowToFloat(Value* v, DLDataType to) {
 }
 
 Value* ValueOps::RoundTo(Value* v, DLDataType t) {
-  return IsHalf(t) ? FromStorage(ToStorage(v, t), t) : v;
+  return IsNarrow(t) ? FromStorage(ToStorage(v, t), t) : v;
 }
 
 Value* ValueOps::BFloatToFloat(Value* bits) {

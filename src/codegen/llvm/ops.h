@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic on LLVM values as the loop language defines it: per element type, on scalars and
-// vectors alike. In registers bool is i1, and float16 and bfloat16 are float (rounded after each
+// vectors alike. In registers bool is i1, and floats of 16 and 8 bits are float (rounded after each
 // operation); in memory they are i8 and i16.
 #pragma once
 
@@ -55,18 +55,23 @@ class ValueOps {
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
   llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
-  llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a 16-bit float
+  llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a narrow float
   llvm::Value* NarrowToFloat(llvm::Value* v, DLDataType to);  // double -> float on the way to `to`
   llvm::Value* HalfToFloat(llvm::Value* bits);
   llvm::Value* FloatToHalf(llvm::Value* v);
   llvm::Value* BFloatToFloat(llvm::Value* bits);
   llvm::Value* FloatToBFloat(llvm::Value* v);
+  llvm::Value* Float8ToFloat(llvm::Value* code, DLDataType t);
+  llvm::Value* FloatToFloat8(llvm::Value* v, DLDataType t);
   // The function that computes fmod of two doubles exactly; made on first use.
   llvm::Function* FmodFunction();
 
   llvm::IRBuilder<>& b_;
   const TargetTraits& traits_;
 };
+
+// The formats of 8 bits with a sign.
+bool IsFloat8(DLDataType t);
 
 // A type of `t`'s shape (lanes) with `element`.
 llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element);

@@ -66,8 +66,8 @@ class GruLoop : public Recurrence {
                                [&](const Row& row, const Expr& k) { return Old(0, row, k); });
       Stmt cells = ForRows([&](const Row& row) {
         return ForLanes([&](const Expr& lane) {
-          Expr hidden = Gate(acc, row, kReset, lane) *
-                        acc.Load({Expr(row.index), Expr(kHidden), lane});
+          Expr hidden =
+              Gate(acc, row, kReset, lane) * acc.Load({Expr(row.index), Expr(kHidden), lane});
           Expr n = Activate(attrs_, 1, Clipped(Input(row, kHidden, lane) + hidden));
           return Blend(row, Unit(lane), Gate(acc, row, kUpdate, lane), n);
         });
@@ -89,17 +89,16 @@ class GruLoop : public Recurrence {
         return ForLanes([&](const Expr& lane) {
           Expr unit = Unit(lane), r(row.index);
           Expr reset = Gate(acc, row, kReset, lane) * Old(0, row, unit);
-          return Sequence(
-              {tir::BufferStore(update_, Gate(acc, row, kUpdate, lane), {r, unit}),
-               tir::BufferStore(reset_, reset, {r, unit})});
+          return Sequence({tir::BufferStore(update_, Gate(acc, row, kUpdate, lane), {r, unit}),
+                           tir::BufferStore(reset_, reset, {r, unit})});
         });
       });
       return Sequence({tir::AllocBuffer(acc), products, cells});
     });
     Stmt second = ForBlocks([&] {
-      Stmt products =
-          Products(last, {kHidden}, input,
-                   [&](const Row& row, const Expr& k) { return reset_.Load({Expr(row.index), k}); });
+      Stmt products = Products(last, {kHidden}, input, [&](const Row& row, const Expr& k) {
+        return reset_.Load({Expr(row.index), k});
+      });
       Stmt cells = ForRows([&](const Row& row) {
         return ForLanes([&](const Expr& lane) {
           Expr n = Activate(attrs_, 1, Clipped(last.Load({Expr(row.index), Expr(0), lane})));
@@ -122,9 +121,8 @@ Tensors ComputeGru(const ComputeArgs& in, const Gru& a) {
   auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
     return GruLoop(a, ins, outs).Run();
   };
-  return tir::Opaque(
-      {{"y", in.OutShape(0), in.OutDtype(0)}, {"h", in.OutShape(1), in.OutDtype(1)}}, inputs, body,
-      "gru");
+  return tir::Opaque({{"y", in.OutShape(0), in.OutDtype(0)}, {"h", in.OutShape(1), in.OutDtype(1)}},
+                     inputs, body, "gru");
 }
 
 }  // namespace
@@ -134,13 +132,16 @@ OpDef rvm_gru() {
       .name = "rvm.gru",
       .doc = "Gated recurrent units over a sequence, from the projected input on: all states and "
              "the last one.",
-      .args = {{"x", "The projected input [time, batch, directions, blocks, 3, width]; gates "
-                     "update, reset, hidden."},
-               {"r", "Recurrent weights [directions, blocks, hidden, 3, width]; units past hidden "
-                     "are padding."},
+      .args = {{"x",
+                "The projected input [time, batch, directions, blocks, 3, width]; gates "
+                "update, reset, hidden."},
+               {"r",
+                "Recurrent weights [directions, blocks, hidden, 3, width]; units past hidden "
+                "are padding."},
                {"initial_h", "[directions, batch, hidden]."},
-               {"bias", "[directions, blocks, width]: added to the hidden gate's recurrent product; "
-                        "read only with linear_before_reset."},
+               {"bias",
+                "[directions, blocks, width]: added to the hidden gate's recurrent product; "
+                "read only with linear_before_reset."},
                {"lengths", "How many steps each row of the batch has.", ArgKind::kTensor, true}},
       .attrs = {{"activations", &Gru::activations, "Of the gates and of the new state."},
                 {"alpha", &Gru::alpha, "First parameters of the activations; their defaults."},
@@ -154,9 +155,8 @@ OpDef rvm_gru() {
       .samples = {{{"x: f32[5, 3, =1, =2, =3, =16]", "r: f32[=1, =2, =20, =3, =16] in -0.3..0.3",
                     "initial_h: f32[=1, 3, =20]", "bias: f32[=1, =2, =16]"}},
                   {{"x: f32[4, 6, =2, =1, =3, =8]", "r: f32[=2, =1, =8, =3, =8] in -0.3..0.3",
-                    "initial_h: f32[=2, 6, =8]", "bias: f32[=2, =1, =8]",
-                    "lengths: i32[6] in 0..4", "direction='bidirectional'",
-                    "linear_before_reset=True"}},
+                    "initial_h: f32[=2, 6, =8]", "bias: f32[=2, =1, =8]", "lengths: i32[6] in 0..4",
+                    "direction='bidirectional'", "linear_before_reset=True"}},
                   {{"x: f32[4, 2, =1, =1, =3, =8]", "r: f32[=1, =1, =5, =3, =8] in -0.3..0.3",
                     "initial_h: f32[=1, 2, =5]", "bias: f32[=1, =1, =8]", "direction='reverse'",
                     "activations='Softplus LeakyRelu'", "clip=0.5"}}},

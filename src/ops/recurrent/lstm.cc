@@ -95,16 +95,19 @@ OpDef rvm_lstm() {
       .name = "rvm.lstm",
       .doc = "Long short-term memory over a sequence, from the projected input on: all states, the "
              "last one, the last cell.",
-      .args = {{"x", "The projected input [time, batch, directions, blocks, 4, width]; gates input, "
-                     "output, forget, cell."},
-               {"r", "Recurrent weights [directions, blocks, hidden, 4, width]; units past hidden "
-                     "are padding."},
+      .args = {{"x",
+                "The projected input [time, batch, directions, blocks, 4, width]; gates input, "
+                "output, forget, cell."},
+               {"r",
+                "Recurrent weights [directions, blocks, hidden, 4, width]; units past hidden "
+                "are padding."},
                {"initial_h", "[directions, batch, hidden]."},
                {"initial_c", "[directions, batch, hidden]."},
                {"lengths", "How many steps each row of the batch has.", ArgKind::kTensor, true},
                {"peepholes", "[directions, blocks, 3, width]; gates input, output, forget.",
                 ArgKind::kTensor, true}},
-      .attrs = {{"activations", &Lstm::activations, "Of the gates, of the new cell, of the result."},
+      .attrs = {{"activations", &Lstm::activations,
+                 "Of the gates, of the new cell, of the result."},
                 {"alpha", &Lstm::alpha, "First parameters of the activations; their defaults."},
                 {"beta", &Lstm::beta, "Second parameters of the activations; their defaults."},
                 {"clip", &Lstm::clip, "Bound of the activations' arguments; 0: none."},

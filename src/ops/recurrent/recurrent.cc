@@ -7,8 +7,8 @@
 namespace relaxvm::ops {
 namespace {
 
-constexpr int kRows = 4;                      // rows of the batch that share a pass over r
-constexpr int64_t kWorthThreads = 1 << 16;    // multiplications in all; below it one thread runs
+constexpr int kRows = 4;                    // rows of the batch that share a pass over r
+constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it one thread runs
 
 std::vector<std::string> Words(const std::string& text) {
   std::istringstream stream(text);
@@ -35,8 +35,7 @@ Expr Softplus(const Expr& x) {
 
 constexpr Activation kActivations[] = {
     {"Relu", 0, 0, [](const Expr& x, const Expr&, const Expr&) { return ir::Max(x, Like(x, 0)); }},
-    {"Tanh", 0, 0,
-     [](const Expr& x, const Expr&, const Expr&) { return Unary(Intrin::kTanh, x); }},
+    {"Tanh", 0, 0, [](const Expr& x, const Expr&, const Expr&) { return Unary(Intrin::kTanh, x); }},
     {"Sigmoid", 0, 0,
      [](const Expr& x, const Expr&, const Expr&) { return Unary(Intrin::kSigmoid, x); }},
     {"Affine", 1, 0, [](const Expr& x, const Expr& a, const Expr& b) { return a * x + b; }},
@@ -302,8 +301,7 @@ Stmt Recurrence::Load() {
         for (size_t s = 0; s < num_states_; ++s) {
           Expr given = Wide(inputs_[2 + s].Load({direction_, row.batch, unit}));
           Expr value = ir::IfThenElse(ir::Less(unit, hidden_), given, Number(wide_, 0));
-          stores.push_back(
-              tir::BufferStore(states_[s], value, {Expr(0), Expr(row.index), unit}));
+          stores.push_back(tir::BufferStore(states_[s], value, {Expr(0), Expr(row.index), unit}));
         }
         return Sequence(stores);
       });
@@ -319,8 +317,7 @@ Stmt Recurrence::StoreStep() {
         Expr value = states_[0].Load({Expr(1) - now_, Expr(row.index), unit});
         if (row.active.defined()) value = ir::Select(row.active, value, Number(wide_, 0));
         value = ir::Cast(outputs_[0].elem_dtype(), value);
-        Stmt store =
-            tir::BufferStore(outputs_[0], value, {row.time, direction_, row.batch, unit});
+        Stmt store = tir::BufferStore(outputs_[0], value, {row.time, direction_, row.batch, unit});
         return tir::IfThenElse(ir::Less(unit, hidden_), store);
       });
     });
@@ -337,8 +334,7 @@ Stmt Recurrence::StoreLast() {
           Expr last = ir::FloorMod(steps_, Expr(2));
           Expr value = ir::Cast(outputs_[1 + s].elem_dtype(),
                                 states_[s].Load({last, Expr(row.index), unit}));
-          stores.push_back(
-              tir::BufferStore(outputs_[1 + s], value, {direction_, row.batch, unit}));
+          stores.push_back(tir::BufferStore(outputs_[1 + s], value, {direction_, row.batch, unit}));
         }
         return tir::IfThenElse(ir::Less(unit, hidden_), Sequence(stores));
       });

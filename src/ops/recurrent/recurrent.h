@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LSTM, GRU and RNN share: a loop over time for every few rows of the batch.  The gates of a block
-// of units lie side by side, so that they stay in registers from the recurrent product to the new state.
+// What LSTM, GRU and RNN share: a loop over time for every few rows of the batch.  The gates of a
+// block of units lie side by side, so that they stay in registers from the recurrent product to the
+// new state.
 #pragma once
 
 #include <string>
@@ -25,8 +26,9 @@ inline auto UsualActivations(const char* usual) {
   };
 }
 
-// x: [time, batch, directions, blocks, gates, width]; r: [directions, blocks, hidden, gates, width];
-// states: [directions, batch, hidden].  hidden <= blocks * width; the units past hidden are padding.
+// x: [time, batch, directions, blocks, gates, width]; r: [directions, blocks, hidden, gates,
+// width]; states: [directions, batch, hidden].  hidden <= blocks * width; the units past hidden are
+// padding.
 struct RecurrentTypes {
   TensorType x, r, state;
 };

@@ -47,9 +47,8 @@ Tensors ComputeRnn(const ComputeArgs& in, const Rnn& a) {
   auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
     return RnnLoop(a, ins, outs).Run();
   };
-  return tir::Opaque(
-      {{"y", in.OutShape(0), in.OutDtype(0)}, {"h", in.OutShape(1), in.OutDtype(1)}}, inputs, body,
-      "rnn");
+  return tir::Opaque({{"y", in.OutShape(0), in.OutDtype(0)}, {"h", in.OutShape(1), in.OutDtype(1)}},
+                     inputs, body, "rnn");
 }
 
 }  // namespace
@@ -60,8 +59,9 @@ OpDef rvm_rnn() {
       .doc = "A plain recurrent layer over a sequence, from the projected input on: all states and "
              "the last one.",
       .args = {{"x", "The projected input [time, batch, directions, blocks, 1, width]."},
-               {"r", "Recurrent weights [directions, blocks, hidden, 1, width]; units past hidden "
-                     "are padding."},
+               {"r",
+                "Recurrent weights [directions, blocks, hidden, 1, width]; units past hidden "
+                "are padding."},
                {"initial_h", "[directions, batch, hidden]."},
                {"lengths", "How many steps each row of the batch has.", ArgKind::kTensor, true}},
       .attrs = {{"activations", &Rnn::activations, "Of the new state."},

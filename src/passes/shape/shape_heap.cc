@@ -142,7 +142,8 @@ void ShapeHeap::Alias(const Var& var, const Expr& e,
 std::optional<tir::PrimFunc> ShapeHeap::MakeProgram(int point) const {
   const std::vector<Computed>& computed = computed_[point];
   if (computed.empty()) return std::nullopt;
-  tir::Buffer heap("H", {ir::IntImm(Int(64), next_slot_)}, Int(64));
+  // A branch is written before the function's last slot is known, so the size is the caller's.
+  tir::Buffer heap("H", {Var("num_slots", Int(64))}, Int(64));
   ffi::Array<tir::Stmt> stmts;
   ffi::Map<Var, Expr> values;  // size variable -> its value in the program
   auto load = [&](const Var& var, int64_t slot) {

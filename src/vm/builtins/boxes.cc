@@ -65,8 +65,7 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
   const float* boxes = Floats(args, 0, 3);
   const float* scores = Floats(args, 1, 3);
   const DLTensor &shape = args.TensorView(0), &score_shape = args.TensorView(1);
-  const int64_t batch = shape.shape[0], num_boxes = shape.shape[1],
-                classes = score_shape.shape[1];
+  const int64_t batch = shape.shape[0], num_boxes = shape.shape[1], classes = score_shape.shape[1];
   if (shape.shape[2] != 4 || score_shape.shape[0] != batch || score_shape.shape[2] != num_boxes) {
     Fail(ErrorKind::kValueError,
          "non_max_suppression: boxes must be [batch, n, 4] and scores [batch, classes, n]");
@@ -98,8 +97,7 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
       }
     }
   }
-  ffi::Tensor out =
-      runtime::EmptyHostTensor({static_cast<int64_t>(chosen.size()) / 3, 3}, Int(64));
+  ffi::Tensor out = runtime::EmptyHostTensor({static_cast<int64_t>(chosen.size()) / 3, 3}, Int(64));
   std::copy(chosen.begin(), chosen.end(), static_cast<int64_t*>(out.data_ptr()));
   *result = std::move(out);
 }

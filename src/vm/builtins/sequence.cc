@@ -26,8 +26,7 @@ ffi::Any SequenceObj::At(size_t i) const {
 
 std::vector<ffi::Any> SequenceObj::Items() const {
   std::lock_guard<std::mutex> lock(storage_->mutex);
-  return {storage_->items.begin(),
-          storage_->items.begin() + static_cast<std::ptrdiff_t>(size_)};
+  return {storage_->items.begin(), storage_->items.begin() + static_cast<std::ptrdiff_t>(size_)};
 }
 
 Sequence::Sequence(std::vector<ffi::Any> items)

@@ -11,6 +11,7 @@ from relaxvm.relax.op import builtin as builtin
 from relaxvm.relax.op import image as image
 from relaxvm.relax.op import memory as memory
 from relaxvm.relax.op import nn as nn
+from relaxvm.relax.op import rvm as rvm
 from relaxvm.relax.op import vm as vm
 
 def abs(x: Argument) -> Call: ...

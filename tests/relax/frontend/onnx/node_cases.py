@@ -42,7 +42,7 @@ def run_case(case) -> tuple[str, str]:
     except Exception as e:
         return "error", f"import: {type(e).__name__}: {e}"
     try:
-        outputs_of = compiled(module)
+        outputs_of = compiled(module, len(case.model.graph.output))
         for inputs, expected in case.data_sets:
             outputs = outputs_of(inputs)
             for i, (have, want) in enumerate(zip(outputs, expected, strict=True)):
@@ -54,15 +54,22 @@ def run_case(case) -> tuple[str, str]:
     return "pass", ""
 
 
-def compiled(module):
+def compiled(module, count):
     import relaxvm
     from relaxvm.runtime import VirtualMachine, cpu, tensor
 
     vm = VirtualMachine(relaxvm.compile(module), cpu())
 
     def call(inputs):
-        result = vm["main"](*(tensor(array_of(a)) for a in inputs))
-        return [result.numpy()] if hasattr(result, "numpy") else [r.numpy() for r in result]
+        result = vm["main"](*(argument(a) for a in inputs))
+        single = hasattr(result, "numpy") or count == 1
+        return [plain(r) for r in ([result] if single else result)]
+
+    def argument(value):
+        return [argument(v) for v in value] if isinstance(value, list) else tensor(array_of(value))
+
+    def plain(value):
+        return value.numpy() if hasattr(value, "numpy") else [plain(v) for v in value]
 
     return call
 
@@ -75,6 +82,11 @@ def array_of(value) -> np.ndarray:
 
 
 def compare(have, want, rtol, atol, i) -> None:
+    if isinstance(want, list):
+        assert isinstance(have, list) and len(have) == len(want), f"output {i} has other items"
+        for a, b in zip(have, want):
+            compare(a, b, rtol, atol, i)
+        return
     want = array_of(want)
     assert have.shape == want.shape, f"output {i} has shape {have.shape}, not {want.shape}"
     assert have.dtype == want.dtype, f"output {i} has type {have.dtype}, not {want.dtype}"

@@ -62,9 +62,7 @@ class Graph:
     def match_cast(self, expr: Any, shape: list) -> Any:
         """`expr` as a tensor of this shape, checked at run time."""
         expr = self.emit(expr)
-        return self.builder.match_cast(
-            expr, relax.TensorType(shape, self.dtype(expr)), self.hint()
-        )
+        return self.builder.match_cast(expr, relax.TensorType(shape, self.dtype(expr)), self.hint())
 
     def hint(self) -> str:
         return self.node.op_type.lower() if self.node is not None else "lv"
@@ -238,6 +236,12 @@ class Graph:
 
     def as_ints(self, value: Value, name: str) -> list[int]:
         return [int(v) for v in self.as_array(value, name).reshape(-1)]
+
+    def as_axes(self, value: Value, name: str) -> list[int]:
+        return self.as_ints(value, name)
+
+    def is_constant(self, value: Value) -> bool:
+        return isinstance(value, Known) and value.is_constant
 
     def as_dims(self, value: Value, name: str) -> list:
         if isinstance(value, Known):

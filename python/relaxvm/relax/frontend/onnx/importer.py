@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -80,23 +79,13 @@ class _Importer:
             attrs["params"] = [relax.const(array).data for _, array in self.params]
         parameters = inputs + [var for var, _ in self.params]
         with self.builder.function("main", parameters, attrs=attrs):
-            with self._block(nodes) as emit_output:
-                self._nodes(nodes, [o.name for o in self.graph.output])
-                outputs = [emit_output(e) for e in self._outputs()]
+            self._nodes(nodes, [o.name for o in self.graph.output])
+            outputs = self._outputs()
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
         module = self.builder.get()
         for var, func in self.g.functions.items():
             module.update_func(var, func)
-        return module
-
-    @contextlib.contextmanager
-    def _block(self, nodes: list) -> Iterator[Callable[[Any], Any]]:
-        """A dataflow block, if no node branches; gives the function that emits an output."""
-        if any(a.type == onnx.AttributeProto.GRAPH for node in nodes for a in node.attribute):
-            yield self.builder.emit
-        else:
-            with self.builder.dataflow():
-                yield self.builder.emit_output
+        return relax.transform.ConvertToDataflow(1)(module)
 
     def _walk(self, graph: Any) -> None:
         """Imports the nodes of a subgraph, whose inputs are in the values of the graph already."""
@@ -166,7 +155,11 @@ class _Importer:
             raise InvalidModel(f"{self.model.place}: initializer '{name}' is there twice")
         value = Known.constant(array)
         # Small integers are shapes and axes: the importer has to see them.
-        if self.keep_params and self.g.node is None and (array.dtype.kind not in "iub" or array.size > 64):
+        if (
+            self.keep_params
+            and self.g.node is None
+            and (array.dtype.kind not in "iub" or array.size > 64)
+        ):
             var = relax.Var(
                 self._unique(name, "param"), relax.TensorType(list(array.shape), array.dtype.name)
             )

@@ -254,7 +254,9 @@ class _Emitter:
         with inside(g, self.body):
             following = g.scalars.add(self.number, 1)
             again = g.emit(
-                relax.Call(self.var, [relax.ShapeExpr([following, *sizes]), *captured, *carried, *longer])
+                relax.Call(
+                    self.var, [relax.ShapeExpr([following, *sizes]), *captured, *carried, *longer]
+                )
             )
         body = self._choice(relax.SeqExpr(self.body.blocks, again), done)
         func = relax.Function([first, *captured, *params, *lists], body, result_type, True, {})
@@ -277,9 +279,7 @@ class _Emitter:
         expr = g.emit(g.as_expr(value, "output"))
         if slot.ty.shape is None:
             return expr
-        want = [
-            b if _is_own(g, a) else a for a, b in zip(slot.ty.shape.values, g.shape(expr))
-        ]
+        want = [b if _is_own(g, a) else a for a, b in zip(slot.ty.shape.values, g.shape(expr))]
         return g.checked(expr, want)
 
     def _append(self, list_: Any, item: Any) -> Any:

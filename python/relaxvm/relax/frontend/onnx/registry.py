@@ -12,6 +12,7 @@ input arrives as:
     Dims    integers that are not negative, each an int or an expression over symbolic dimensions
     Offsets the same, but they may be negative
     Ints    integers that are constants
+    Axes    the same, and when they are computed while running the node is imported for each choice
     Array   a constant, as a NumPy array
     Value   whatever it is (see values.py)
 
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from . import choices
 from .errors import InvalidModel, UnsupportedModel
 from .values import Value
 
@@ -38,6 +40,7 @@ Expr = typing.NewType("Expr", object)
 Dims = typing.NewType("Dims", list)
 Offsets = typing.NewType("Offsets", list)
 Ints = typing.NewType("Ints", list)
+Axes = typing.NewType("Axes", list)
 Array = typing.NewType("Array", object)
 Subgraph = typing.NewType("Subgraph", object)
 
@@ -47,6 +50,7 @@ _INPUT_KINDS: dict[Any, str] = {
     Dims: "as_dims",
     Offsets: "as_offsets",
     Ints: "as_ints",
+    Axes: "as_axes",
     Array: "as_array",
     Value: "as_value",
 }
@@ -80,6 +84,9 @@ class Rule:
     attributes: dict[str, Attribute]
 
     def __call__(self, g: Any, node: Any, inputs: list) -> Any:
+        for i, (spec, value) in enumerate(zip(self.inputs, inputs)):
+            if spec.kind == "as_axes" and value is not None and not g.is_constant(value):
+                return choices.each(g, self, node, inputs, i)
         args = [g] if self.takes_graph else []
         for i, spec in enumerate(self.inputs):
             value = inputs[i] if i < len(inputs) else None

@@ -147,7 +147,9 @@ def flat(values: list[Value]) -> list[Value]:
 def unflat(pattern: list[Value], tensors: Iterator[Value]) -> list[Value]:
     """The reverse of `flat`: values shaped like `pattern`."""
     return [
-        Sequence(tuple(unflat(list(v.items), tensors))) if isinstance(v, Sequence) else next(tensors)
+        Sequence(tuple(unflat(list(v.items), tensors)))
+        if isinstance(v, Sequence)
+        else next(tensors)
         for v in pattern
     ]
 

@@ -8,7 +8,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant
-from ..registry import Array, Dims, Expr, Ints, Offsets, onnx_op
+from ..registry import Array, Axes, Dims, Expr, Offsets, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, resolve, take_ranges
 from ..values import Known, Value
@@ -184,10 +184,40 @@ def slice_10(
     x: Expr,
     starts: Offsets,
     ends: Offsets,
-    axes: Ints | None = None,
-    steps: Ints | None = None,
+    axes: Axes | None = None,
+    steps: Value | None = None,
 ) -> Expr:
-    return _slice(g, x, starts, ends, axes, steps)
+    if steps is not None and not g.is_constant(steps):
+        return _slice_by_index(g, x, starts, ends, axes, g.as_expr(steps, "steps"))
+    return _slice(g, x, starts, ends, axes, None if steps is None else g.as_ints(steps, "steps"))
+
+
+def _slice_by_index(g, x, starts, ends, axes, steps):
+    """Steps that are computed while running: the indices are written down, then gathered."""
+    shape, i64 = g.shape(x), lambda v: g.constant(v, "int64")
+    axes = list(range(len(starts))) if axes is None else [g.axis(a, len(shape)) for a in axes]
+    steps = op.astype(steps, "int64") if g.dtype(steps) != "int64" else steps
+    number = lambda v: g.as_expr(g.dims_value([v], ()), "bound")
+    for k, axis in enumerate(axes):
+        step = op.reshape(op.strided_slice(steps, axes=[0], begin=[k], end=[k + 1]), [])
+        step = g.emit(step)
+        up, size = g.emit(op.greater(step, i64(0))), number(shape[axis])
+        last = g.emit(op.where(up, size, op.subtract(size, i64(1))))
+        least = g.emit(op.where(up, i64(0), i64(-1)))
+
+        def bound(v, low, size=size, last=last):
+            v = number(v)
+            v = op.where(op.less(v, i64(0)), op.add(v, size), v)
+            return g.emit(op.minimum(op.maximum(v, low), last))
+
+        start, end = bound(starts[k], i64(0)), bound(ends[k], least)
+        length = op.where(up, op.subtract(end, start), op.subtract(start, end))
+        width = op.abs(step)
+        count = op.floor_divide(op.subtract(op.add(length, width), i64(1)), width)
+        count = g.run_time_dims(g.emit(op.reshape(op.maximum(count, i64(0)), [1])), "count")[0]
+        steps_taken = op.multiply(op.arange(0, count, 1, dtype="int64"), step)
+        x = g.emit(op.take(x, op.add(steps_taken, start), axis=axis))
+    return x
 
 
 def _slice(g, x, starts, ends, axes, steps):
@@ -209,7 +239,7 @@ def squeeze_1(g: Graph, x: Expr, *, axes: list[int] | None = None) -> Expr:
 
 
 @onnx_op("Squeeze", since=13)
-def squeeze_13(g: Graph, x: Expr, axes: Ints | None = None) -> Expr:
+def squeeze_13(g: Graph, x: Expr, axes: Axes | None = None) -> Expr:
     return _squeeze(g, x, axes)
 
 
@@ -232,7 +262,7 @@ def unsqueeze_1(g: Graph, x: Expr, *, axes: list[int]) -> Expr:
 
 
 @onnx_op("Unsqueeze", since=13)
-def unsqueeze_13(g: Graph, x: Expr, axes: Ints) -> Expr:
+def unsqueeze_13(g: Graph, x: Expr, axes: Axes) -> Expr:
     return _unsqueeze(g, x, axes)
 
 
@@ -281,7 +311,7 @@ def pad_11(
     x: Expr,
     pads: Offsets,
     value: Value | None = None,
-    axes: Ints | None = None,
+    axes: Axes | None = None,
     *,
     mode: str = "constant",
 ) -> Expr:
@@ -352,9 +382,17 @@ def space_to_depth(g: Graph, x: Expr, *, blocksize: int) -> Expr:
 
 
 @onnx_op("Trilu", since=14)
-def trilu(g: Graph, x: Expr, k: Ints | None = None, *, upper: int = 1) -> Expr:
-    offset = k[0] if k else 0
-    return op.triu(x, offset) if upper else op.tril(x, offset)
+def trilu(g: Graph, x: Expr, k: Value | None = None, *, upper: int = 1) -> Expr:
+    if k is None or g.is_constant(k):
+        offset = 0 if k is None else g.as_ints(k, "k")[0]
+        return op.triu(x, offset) if upper else op.tril(x, offset)
+    rows, columns = g.shape(x)[-2:]
+    offset = op.reshape(g.as_expr(k, "k"), [])
+    row = op.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
+    column = op.reshape(op.arange(0, columns, 1, dtype="int64"), [1, columns])
+    distance = op.subtract(column, row)
+    kept = op.greater_equal(distance, offset) if upper else op.less_equal(distance, offset)
+    return op.where(kept, x, g.scalar(0, x))
 
 
 @onnx_op("ReverseSequence", since=10)

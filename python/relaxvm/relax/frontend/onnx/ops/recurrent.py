@@ -131,7 +131,9 @@ class Layer:
         """All states [T, D, B, hidden], and the last of each kind [D, B, hidden]."""
         g, lists = self.g, self._activations()
         if len(lists) == 1 or lists[0] == lists[1]:
-            return self._outputs(self._call(x, self.r, states, rest, lists[0], self.options.direction, extra))
+            return self._outputs(
+                self._call(x, self.r, states, rest, lists[0], self.options.direction, extra)
+            )
         if rest:
             raise UnsupportedModel("its directions have different activations and sequence lengths")
         parts = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 from relaxvm.relax import op
 
 from ..graph import Graph
-from ..registry import Expr, Ints, onnx_op
+from ..registry import Axes, Expr, onnx_op
 
 
 def _sum_of(before):
@@ -63,7 +63,7 @@ def _register(name, build, input_since):
     def with_input(
         g: Graph,
         x: Expr,
-        axes: Ints | None = None,
+        axes: Axes | None = None,
         *,
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
@@ -97,10 +97,15 @@ _arg_extreme("ArgMax", op.argmax)
 _arg_extreme("ArgMin", op.argmin)
 
 
-@onnx_op("CumSum", since=11)
-def cumsum(g: Graph, x: Expr, axis: Ints, *, exclusive: int = 0, reverse: int = 0) -> Expr:
-    axis = g.axis(axis[0], g.rank(x))
-    if reverse:
-        x = op.flip(x, axis=axis)
-    y = op.cumsum(x, axis=axis, exclusive=bool(exclusive))
-    return op.flip(y, axis=axis) if reverse else y
+def _running(name, since, build):
+    @onnx_op(name, since=since)
+    def rule(g: Graph, x: Expr, axis: Axes, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+        axis = g.axis(axis[0], g.rank(x))
+        if reverse:
+            x = op.flip(x, axis=axis)
+        y = build(x, axis=axis, exclusive=bool(exclusive))
+        return op.flip(y, axis=axis) if reverse else y
+
+
+_running("CumSum", 11, op.cumsum)
+_running("CumProd", 26, op.cumprod)

@@ -98,7 +98,9 @@ def sequence_length(g: Graph, sequence: Value) -> Known:
     count = g.dimensions.fresh("length")
     shape = g.emit(
         call_pure_packed(
-            "vm.builtin.sequence_length", g.sequence_expr(sequence), ty_args=[relax.ShapeType(ndim=1)]
+            "vm.builtin.sequence_length",
+            g.sequence_expr(sequence),
+            ty_args=[relax.ShapeType(ndim=1)],
         )
     )
     g.builder.match_cast(shape, relax.ShapeType([count]), g.hint())
@@ -131,9 +133,7 @@ def split_to_sequence(
     axis = g.axis(axis, g.rank(x))
     size = g.shape(x)[axis]
     keepdims = 1 if split is not None else keepdims
-    if is_symbolic(size) or not (
-        split is None or (isinstance(split, Known) and split.is_constant)
-    ):
+    if is_symbolic(size) or not (split is None or (isinstance(split, Known) and split.is_constant)):
         sizes = [] if split is None else [g.as_expr(split, "split")]
         flags = [relax.prim_value(axis), relax.prim_value(keepdims)]
         rank = g.rank(x) - (0 if keepdims else 1)
