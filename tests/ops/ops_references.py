@@ -661,3 +661,105 @@ def rnn(x: Array, r: Array, h: Array, lengths: Array | None, activations: str, a
         return (f[0](bound(xs[0] + now[0] @ w[0])),)
 
     return _recurrent(x, r, [h], lengths, activations, alpha, beta, clip, direction, cell)
+
+
+# ---- grids and resizing, one element after the other
+
+
+def affine_grid(maps: Array, size: Ints, align_corners: bool) -> Array:
+    def places(n: int) -> Array:
+        i = np.arange(n)
+        return i * 2 / max(n - 1, 1) - 1 if align_corners else (2 * i + 1) / n - 1
+
+    rows, columns = np.meshgrid(places(size[0]), places(size[1]), indexing="ij")
+    base = np.stack([columns, rows, np.ones_like(rows)])
+    return np.einsum("bij,jhw->bihw", maps, base)
+
+
+def _cubic(d: Array, a: float) -> Array:
+    d = np.abs(d)
+    near = (a + 2) * d**3 - (a + 3) * d**2 + 1
+    far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def grid_sample(x: Array, grid: Array, method: str, padding_mode: str, align_corners: bool) -> Array:
+    count = x.ndim - 2
+
+    def fold(p: float, n: int) -> float:
+        if padding_mode == "reflection":
+            low, span = (0.0, n - 1) if align_corners else (-0.5, n)
+            if span <= 0:
+                return 0.0
+            turns, rest = divmod(abs(p - low), span)
+            p = (span - rest if turns % 2 else rest) + low
+        return min(max(p, 0.0), n - 1) if padding_mode != "zeros" else p
+
+    def taps(g: float, n: int) -> list[tuple[int, float]]:
+        p = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
+        if method != "bicubic":
+            p = fold(p, n)
+        if method == "nearest":
+            return [(int(np.round(p)), 1.0)]
+        first = int(np.floor(p))
+        if method == "bilinear":
+            return [(first, 1 - (p - first)), (first + 1, p - first)]
+        pairs = [(first + k, float(_cubic(np.float64(p - first - k), -0.75))) for k in range(-1, 3)]
+        return [(int(np.round(fold(i, n))) if padding_mode != "zeros" else i, w) for i, w in pairs]
+
+    out = np.zeros((*x.shape[:2], *grid.shape[2:]))
+    for at in np.ndindex(grid.shape[0], *grid.shape[2:]):
+        b, place = at[0], at[1:]
+        axes = [taps(float(grid[(b, count - 1 - s, *place)]), x.shape[2 + s]) for s in range(count)]
+        for picks in itertools.product(*axes):
+            index = [i for i, _ in picks]
+            weight = np.prod([w for _, w in picks])
+            inside = all(0 <= i < n for i, n in zip(index, x.shape[2:], strict=True))
+            if not inside and padding_mode != "zeros" and weight == 0:
+                continue  # the second tap of a position on the last element
+            if inside:
+                out[(b, slice(None), *place)] += weight * x[(b, slice(None), *index)]
+    return out
+
+
+def resize_weights(scale: Array, window: Array, sizes: Ints, mode: str, coordinates: str, rounding: str, alpha: float,  # fmt: skip
+    exclude_outside: bool, antialias: bool) -> tuple[Array, Array]:  # fmt: skip
+    size, out = sizes
+    f, i = float(scale), np.arange(out)
+    begin, end = (float(v) for v in window)
+    spread = (i + 0.5) / f - 0.5
+    x = {
+        "half_pixel": lambda: spread,
+        "pytorch_half_pixel": lambda: spread if f * size > 1 else np.zeros(out),
+        "half_pixel_symmetric": lambda: size / 2 * (1 - out / (f * size)) + spread,
+        "asymmetric": lambda: i / f,
+        "tf_half_pixel_for_nn": lambda: (i + 0.5) / f,
+        "align_corners": lambda: i * (size - 1) / (f * size - 1) if f * size != 1 else np.zeros(out),
+        "tf_crop_and_resize": lambda: (
+            begin * (size - 1) + i * (end - begin) * (size - 1) / max(out - 1, 1)
+            if out > 1
+            else np.full(out, 0.5 * (begin + end) * (size - 1))
+        ),
+    }[coordinates]() if size else np.zeros(out)
+    matrix, outside = np.zeros((size, out)), np.zeros(out)
+    if coordinates == "tf_crop_and_resize":
+        outside = ((x < 0) | (x > size - 1)).astype(float)
+    shrink = min(f, 1.0) if antialias else 1.0
+    support = (1 if mode == "linear" else 2) / shrink
+    for o in range(out if size else 0):
+        if outside[o]:
+            continue
+        if mode == "nearest":
+            place = {"floor": np.floor(x[o]), "ceil": np.ceil(x[o]), "round_prefer_floor": np.ceil(x[o] - 0.5),
+                     "round_prefer_ceil": np.floor(x[o] + 0.5)}[rounding]  # fmt: skip
+            matrix[int(np.clip(place, 0, size - 1)), o] = 1
+            continue
+        tap = np.arange(np.floor(x[o] - support) + 1, np.ceil(x[o] + support))
+        d = (tap - x[o]) * shrink
+        share = np.maximum(1 - np.abs(d), 0) if mode == "linear" else _cubic(d, alpha)
+        if exclude_outside:
+            share = np.where((tap >= 0) & (tap < size), share, 0)
+        np.add.at(matrix[:, o], np.clip(tap, 0, size - 1).astype(int), share)
+        if exclude_outside or antialias:
+            matrix[:, o] /= share.sum()
+    return matrix, outside

@@ -20,6 +20,8 @@ from .values import Known, Value
 MAX_CHOICES = 64
 # Operators whose axes count the dimensions of the result.
 _OF_RESULT = ("Unsqueeze",)
+# Operators that pair axes with other inputs.
+_ORDERED = ("Pad", "Slice")
 
 
 def each(g: Graph, rule: Any, node: Any, inputs: list, position: int) -> tuple:
@@ -35,11 +37,15 @@ def each(g: Graph, rule: Any, node: Any, inputs: list, position: int) -> tuple:
         return _values(g, rule(g, node, take([])))
     rank = g.rank(g.as_expr(inputs[0], "x"))
     rank += count if node.op_type in _OF_RESULT else 0
-    picked = list(itertools.permutations(range(rank), count))
+    # The order says nothing where all axes are treated alike.
+    pick = itertools.permutations if node.op_type in _ORDERED else itertools.combinations
+    picked = list(pick(range(rank), count))
     if not picked or len(picked) > MAX_CHOICES:
         raise UnsupportedModel(f"input '{name}' must be a constant: it may take too many values")
     zero = g.scalar(0, expr)
     expr = op.where(op.less(expr, zero), op.add(expr, g.scalar(rank, expr)), expr)
+    if count > 1 and node.op_type not in _ORDERED:
+        expr = op.sort(g.emit(expr))
     dims = g.run_time_dims(g.emit(expr), name)
     possible = [axes for axes in picked if _is_possible(g, rule, node, take(list(axes)))]
     if not possible:

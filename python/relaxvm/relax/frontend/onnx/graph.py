@@ -7,12 +7,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes  # noqa: F401: NumPy then knows the names of small floats
 import numpy as np
 
+from onnx import helper
 from relaxvm import relax, tirx
 from relaxvm.relax import op
 
 from .dimensions import Dimensions
+from .element_types import NARROW, carried
 from .errors import InvalidModel, UnsupportedModel
 from .load import Model
 from .scalars import Scalars, is_symbolic
@@ -32,6 +35,7 @@ class Graph:
         self.node: Any = None
         self.walk: Callable[[Any], None]  # imports the nodes of a subgraph; set by the importer
         self._emitted_known: list[Known] = []
+        self.narrow: dict[str, int] = {}  # values whose elements are smaller than a byte
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
 
@@ -49,7 +53,29 @@ class Graph:
         return i < len(self.node.output) and bool(self.node.output[i])
 
     def read_tensor(self, proto: Any) -> np.ndarray:
-        return self.model.read_tensor(proto)
+        """Of an attribute of the node; a Constant then has its element type."""
+        if self.node is not None and proto.data_type in NARROW:
+            self.set_output_type(0, proto.data_type)
+        return carried(self.model.read_tensor(proto), proto.data_type)
+
+    # ---- element types that a tensor's own type does not tell
+
+    def set_output_type(self, i: int, elem_type: int) -> None:
+        if elem_type in NARROW and self.wants(i):
+            self.narrow[self.node.output[i]] = elem_type
+
+    def input_type(self, i: int) -> int:
+        """ONNX's number of the element type of the node's input `i`."""
+        name = self.node.input[i]
+        if name in self.narrow:
+            return self.narrow[name]
+        value = self.values[name]
+        dtype = value.dtype.name if isinstance(value, Known) else self.dtype(value.expr)
+        return self.elem_type_of(dtype)
+
+    @staticmethod
+    def elem_type_of(dtype: str) -> int:
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     # ---- emitting
 

@@ -17,6 +17,7 @@ from relaxvm.relax import op
 
 from . import ops, registry, symbolic
 from .dimensions import identifier
+from .element_types import NARROW, carried, carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, read_model
@@ -90,7 +91,9 @@ class _Importer:
     def _walk(self, graph: Any) -> None:
         """Imports the nodes of a subgraph, whose inputs are in the values of the graph already."""
         for tensor in graph.initializer:
-            self._weight(tensor.name, self.model.read_tensor(tensor))
+            self._weight(tensor.name, carried(self.model.read_tensor(tensor), tensor.data_type))
+            if tensor.data_type in NARROW:
+                self.g.narrow[tensor.name] = tensor.data_type
         for sparse in graph.sparse_initializer:
             self._weight(sparse.values.name, dense(self.model, sparse))
         self._nodes(needed_nodes(graph), [o.name for o in graph.output])
@@ -112,6 +115,8 @@ class _Importer:
             if info.name in self.g.values:
                 raise InvalidModel(f"{place} is there twice")
             dtype = dtypes.get(info.name) if isinstance(dtypes, dict) else dtypes
+            if info.type.tensor_type.elem_type in NARROW:
+                self.g.narrow[info.name] = info.type.tensor_type.elem_type
             ty = self._input_type(info, place, shapes.get(info.name), dtype)
             is_list = isinstance(ty, _ListType)
             var = relax.Var(self._unique(info.name, "input"), relax.AnyType() if is_list else ty)
@@ -146,7 +151,9 @@ class _Importer:
 
     def _initializers(self) -> None:
         for tensor in self.graph.initializer:
-            self._weight(tensor.name, self.model.read_tensor(tensor))
+            self._weight(tensor.name, carried(self.model.read_tensor(tensor), tensor.data_type))
+            if tensor.data_type in NARROW:
+                self.g.narrow[tensor.name] = tensor.data_type
         for sparse in self.graph.sparse_initializer:
             self._weight(sparse.values.name, dense(self.model, sparse))
 
@@ -277,7 +284,7 @@ class _Importer:
 
     def _raw_attribute(self, proto: Any) -> Any:
         if proto.type == onnx.AttributeProto.TENSOR:
-            return self.model.read_tensor(proto.t)
+            return carried(self.model.read_tensor(proto.t), proto.t.data_type)
         value = helper.get_attribute_value(proto)
         return (
             list(value) if isinstance(value, (list, tuple)) or hasattr(value, "append") else value
@@ -298,9 +305,9 @@ def dtype_name(elem_type: int, place: str) -> str:
     if elem_type == onnx.TensorProto.STRING:
         raise UnsupportedModel(f"{place}: strings are not supported")
     try:
-        return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name
-    except (KeyError, ValueError) as e:
-        raise InvalidModel(f"{place}: has the unknown element type {elem_type}") from e
+        return carrier(elem_type)
+    except OnnxError as e:
+        raise type(e)(f"{place}: {e}") from e
 
 
 def needed_nodes(graph: Any) -> list:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxvm import relax
 from relaxvm.relax import op
 
 from .errors import InvalidModel, UnsupportedModel
@@ -40,17 +41,19 @@ class Axis:
     axis: int
     size: Any
     out: Any
-    scale: Fraction | None  # when it is not out / size
-    window: tuple[float, float] | None  # tf_crop_and_resize
+    scale: Any  # a Fraction, or a scalar tensor of float32; None: out / size
+    window: Any  # of tf_crop_and_resize: two floats, or a tensor with them
 
 
 def resize_axis(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
     x = g.emit(x)
-    if not is_symbolic(step.size) and not is_symbolic(step.out):
+    known = isinstance(step.scale, (Fraction, type(None))) and isinstance(step.window, (tuple, type(None)))
+    if known and not is_symbolic(step.size) and not is_symbolic(step.out):
         return _static(g, x, step, how)
-    if how.mode == "cubic" or how.antialias or step.window is not None:
-        raise UnsupportedModel(f"mode '{how.mode}' with these options needs known sizes")
-    positions = _positions(g, step, how)
+    plain = how.mode != "cubic" and not how.antialias and step.window is None
+    positions = _positions(g, step, how) if known and plain else None
+    if positions is None:
+        return _by_matrix(g, x, step, how)
     last = _number(g, g.scalars.sub(step.size, 1))
     zero = g.constant(0, "float32")
     if how.mode == "nearest":
@@ -90,7 +93,38 @@ def _positions(g: Graph, step: Axis, how: Interpolation) -> Any:
     if how.coordinates == "pytorch_half_pixel":
         spread = op.subtract(op.multiply(op.add(i, half), inverse), half)
         return op.where(op.greater(_number(g, step.out), one), spread, g.constant(0, "float32"))
-    raise UnsupportedModel(f"coordinate_transformation_mode '{how.coordinates}' needs known sizes")
+    return None
+
+
+def _by_matrix(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
+    """A product with a matrix that is computed while running: for everything."""
+    scale = step.scale
+    if scale is None:
+        scale = g.emit(op.divide(_number(g, step.out), _number(g, step.size)))
+    elif isinstance(scale, Fraction):
+        scale = g.constant(float(scale), "float32")
+    window = (0.0, 1.0) if step.window is None else step.window
+    window = g.constant(window, "float32") if isinstance(window, tuple) else window
+    pair = g.emit(
+        op.rvm.resize_weights(
+            scale, window, relax.ShapeExpr([step.size, step.out]), mode=how.mode,
+            coordinates=how.coordinates, rounding=how.rounding, cubic_alpha=how.cubic_a,
+            exclude_outside=how.exclude_outside, antialias=how.antialias,
+        )
+    )  # fmt: skip
+    matrix, outside = (g.emit(relax.TupleGetItem(pair, i)) for i in range(2))
+    dtype = g.dtype(x)
+    order = [a for a in range(g.rank(x)) if a != step.axis] + [step.axis]
+    back = [order.index(a) for a in range(g.rank(x))]
+    moved = g.emit(op.permute_dims(x, order))
+    wide = moved if dtype == "float32" else g.emit(op.astype(moved, "float32"))
+    y = g.emit(op.matmul(wide, matrix))
+    if how.coordinates == "tf_crop_and_resize":
+        y = op.add(y, op.multiply(outside, g.constant(how.extrapolation, "float32")))
+    if not dtype.startswith("float"):
+        y = op.round(y)
+    y = g.emit(y) if dtype == "float32" else g.emit(op.astype(y, dtype))
+    return g.emit(op.permute_dims(y, back))
 
 
 def _rounded(g: Graph, x: Any, rounding: str) -> Any:

@@ -218,8 +218,8 @@ def _cast(call: Call) -> Known:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     value, to = call.inputs[0], np.dtype(tensor_dtype_to_np_dtype(call.attributes["to"]))
-    if to.kind == "O":
-        raise Undecided
+    if to.kind not in "biuf" or to.itemsize * value.dtype.itemsize == 0:
+        raise Undecided  # strings, and types that NumPy does not know by itself
     if value.is_constant:
         with np.errstate(all="ignore"):
             return Known.of(value.array.astype(to), to)

@@ -7,10 +7,10 @@ import functools
 
 import numpy as np
 
-from onnx import helper
 from relaxvm.relax import op
 from relaxvm.relax.op import call_operator
 
+from ..element_types import carrier, converted
 from ..errors import UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
@@ -153,18 +153,26 @@ def where(g: Graph, condition: Expr, a: Expr, b: Expr) -> Expr:
 
 @onnx_op("Cast", since=6)
 def cast(g: Graph, x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up") -> Expr:
-    return convert(g, x, np.dtype(helper.tensor_dtype_to_np_dtype(to)))
+    g.set_output_type(0, to)
+    return converted(g, x, to, bool(saturate))
 
 
 @onnx_op("CastLike", since=15)
-def cast_like(g: Graph, x: Expr, like: Expr, *, saturate: int = 1, round_mode: str = "up") -> Expr:
-    return convert(g, x, np.dtype(g.dtype(like)))
+def cast_like(
+    g: Graph, x: Expr, like: Value, *, saturate: int = 1, round_mode: str = "up"
+) -> Expr:
+    elem_type = g.input_type(1)
+    g.set_output_type(0, elem_type)
+    return converted(g, x, elem_type, bool(saturate))
 
 
-def convert(g: Graph, x: Expr, dtype: np.dtype) -> Expr:
-    if dtype.kind == "O":
-        raise UnsupportedModel("strings are not supported")
-    return x if g.dtype(x) == dtype.name else op.astype(x, dtype.name)
+@onnx_op("BitCast", since=26)
+def bit_cast(g: Graph, x: Expr, *, to: int) -> Expr:
+    """The same bits as elements of another type of that size."""
+    dtype = carrier(to)
+    if np.dtype(dtype).itemsize != np.dtype(g.dtype(x)).itemsize:
+        raise UnsupportedModel(f"elements of type {g.dtype(x)} have another size than {dtype}")
+    return op.memory.view(g.emit(x), g.shape(x), dtype)
 
 
 @onnx_op("Clip", since=6)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from relaxvm import relax
 from relaxvm.relax import TupleGetItem, op
 
+from ..element_types import carrier
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Dims, Expr, onnx_op
@@ -165,11 +167,9 @@ def compress(g: Graph, x: Expr, condition: Expr, *, axis: int | None = None) -> 
 
 @onnx_op("Unique", since=11)
 def unique(g: Graph, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple:
-    if not sorted:
-        raise UnsupportedModel("sorted=0 is not supported")
     found = g.emit(
         op.unique(
-            x, sorted=True, return_index=True, return_inverse=True, return_counts=True, axis=axis
+            x, sorted=bool(sorted), return_index=True, return_inverse=True, return_counts=True, axis=axis
         )
     )
     return tuple(TupleGetItem(found, i) for i in range(4))
@@ -177,11 +177,104 @@ def unique(g: Graph, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tu
 
 @onnx_op("EyeLike", since=9)
 def eye_like(g: Graph, x: Expr, *, dtype: int | None = None, k: int = 0) -> Expr:
-    from onnx import helper
-
     rows, columns = g.shape(x)
-    name = g.dtype(x) if dtype is None else np.dtype(helper.tensor_dtype_to_np_dtype(dtype)).name
+    name = g.dtype(x) if dtype is None else carrier(dtype)
     row = op.expand_dims(op.arange(0, rows, 1, dtype="int64"), axis=[1])
     column = op.expand_dims(op.arange(0, columns, 1, dtype="int64"), axis=[0])
     hit = op.equal(op.add(row, g.constant(k, "int64")), column)
     return op.astype(hit, name)
+
+
+@onnx_op("NonMaxSuppression", since=10)
+def non_max_suppression(
+    g: Graph,
+    boxes: Expr,
+    scores: Expr,
+    limit: Expr | None = None,
+    iou: Expr | None = None,
+    least_score: Expr | None = None,
+    *,
+    center_point_box: int = 0,
+) -> Expr:
+    """Without a limit nothing is chosen.  How many are depends on the data."""
+    args = [
+        g.emit(boxes),
+        g.emit(scores),
+        g.constant(0, "int64") if limit is None else g.emit(limit),
+        g.constant(0, "float32") if iou is None else g.emit(iou),
+        relax.prim_value(center_point_box),
+    ]
+    args += [] if least_score is None else [g.emit(least_score)]
+    ty = relax.TensorType(None, "int64", ndim=2)
+    found = g.emit(op.call_pure_packed("relax.run.non_max_suppression", *args, ty_args=[ty]))
+    return g.match_cast(found, [g.dimensions.fresh("boxes"), 3])
+
+
+@onnx_op("TensorScatter", since=24)
+def tensor_scatter(
+    g: Graph,
+    cache: Expr,
+    update: Expr,
+    write_indices: Expr | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Expr:
+    """Rows of the cache along `axis`, from write_indices[b] on, become those of the update."""
+    rank = g.rank(cache)
+    axis = g.axis(axis, rank)
+    size, count = g.shape(cache)[axis], g.shape(update)[axis]
+    place = op.arange(0, count, 1, dtype="int64")
+    along = [1] * rank
+    along[axis] = count
+    place = op.reshape(place, along)
+    if write_indices is not None:
+        batch = [g.shape(cache)[0], *[1] * (rank - 1)]
+        place = op.add(place, op.reshape(op.astype(write_indices, "int64"), batch))
+    if mode == "circular":
+        place = op.floor_mod(place, g.as_expr(g.dims_value([size], ()), "size"))
+    elif mode != "linear":
+        raise InvalidModel(f"mode is 'linear' or 'circular', not '{mode}'")
+    indices = op.broadcast_to(g.emit(place), g.shape(update))
+    return op.scatter_elements(cache, indices, update, axis=axis, reduction="update")
+
+
+@onnx_op("Det", since=11)
+def det(g: Graph, x: Expr) -> Expr:
+    """By elimination with pivots on each column: the size must be known."""
+    shape = g.shape(x)
+    n = shape[-1]
+    if is_symbolic(n) or n > 16:
+        raise UnsupportedModel("needs a known size of at most 16")
+    if n == 1:
+        return op.squeeze(x, axis=[len(shape) - 2, len(shape) - 1])
+    batch = shape[:-2]
+    total = None
+    column = op.arange(0, n, 1, dtype="int64")
+    for k in range(n - 1):
+        # The row with the greatest element of column k is brought up.
+        part = g.emit(op.strided_slice(x, axes=[-2, -1], begin=[k, k], end=[n, k + 1]))
+        pivot = g.emit(op.argmax(op.abs(op.squeeze(part, axis=[-1])), axis=-1, keepdims=True))
+        pivot = g.emit(op.add(pivot, g.constant(k, "int64")))
+        rows = op.broadcast_to(op.reshape(column, [1] * len(batch) + [n]), [*batch, n])
+        is_k = op.equal(rows, g.constant(k, "int64"))
+        swapped = op.where(op.equal(rows, pivot), g.constant(k, "int64"), rows)
+        order = g.emit(op.where(is_k, pivot, swapped))
+        order = op.broadcast_to(op.expand_dims(order, axis=[-1]), [*batch, n, n])
+        x = g.emit(op.gather_elements(x, order, axis=len(shape) - 2))
+        sign = op.where(
+            op.equal(pivot, g.constant(k, "int64")), g.scalar(1, x), g.scalar(-1, x)
+        )
+        top = g.emit(op.strided_slice(x, axes=[-2], begin=[k], end=[k + 1]))
+        head = g.emit(op.strided_slice(top, axes=[-1], begin=[k], end=[k + 1]))
+        factor = op.multiply(op.reshape(sign, batch), op.reshape(head, batch))
+        total = factor if total is None else op.multiply(total, factor)
+        total = g.emit(total)
+        safe = op.where(op.equal(head, g.scalar(0, x)), g.scalar(1, x), head)
+        below = op.strided_slice(x, axes=[-2, -1], begin=[k + 1, k], end=[n, k + 1])
+        rest = op.strided_slice(x, axes=[-2], begin=[k + 1], end=[n])
+        lower = op.subtract(rest, op.multiply(op.divide(below, safe), top))
+        upper = op.strided_slice(x, axes=[-2], begin=[0], end=[k + 1])
+        x = g.emit(op.concat([upper, g.emit(lower)], axis=len(shape) - 2))
+    last = op.strided_slice(x, axes=[-2, -1], begin=[n - 1, n - 1], end=[n, n])
+    return op.multiply(total, op.reshape(last, batch))

@@ -1,31 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion between real numbers and small integers with a scale and a zero point."""
+"""Conversion between real numbers and small ones with a scale and a zero point, and operators on these."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onnx import helper
 from relaxvm.relax import op
 
-from ..errors import UnsupportedModel
+from ..element_types import NARROW, carrier, converted
+from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from .convolution import conv
+from .linear import gemm, matmul_integer
 
 
-def _along(g, parameter, x, axis):
-    """A scale or zero point in the rank of `x`: one number, or one for each index of `axis`."""
+
+def _along(g, parameter, x, axis, block=0):
+    """A scale or zero point in the rank of `x`: one number, one for each index of `axis`, or of blocks."""
+    parameter = g.emit(parameter)
+    if block and g.rank(parameter) == g.rank(x):
+        axis = g.axis(axis, g.rank(x))
+        wide = op.repeat(parameter, block, axis=axis)
+        shape = g.shape(x)
+        have = g.shape(g.emit(wide))
+        if not g.scalars.same(have[axis], shape[axis]):
+            wide = op.strided_slice(wide, axes=[axis], begin=[0], end=[shape[axis]])
+        return g.emit(wide)
     if g.rank(parameter) == 0 or g.shape(parameter) == [1]:
         return op.reshape(parameter, [])
     if g.rank(parameter) != 1:
-        raise UnsupportedModel("blocked quantization is not supported")
+        raise InvalidModel("scales with several dimensions need a block_size")
     axis = g.axis(axis, g.rank(x))
     shape = [1] * g.rank(x)
     shape[axis] = g.shape(parameter)[0]
     return op.reshape(parameter, shape)
 
 
+def _as(g, x, dtype):
+    x = g.emit(x)
+    return x if g.dtype(x) == dtype else op.astype(x, dtype)
+
+
+def dequantized(g, x, scale, zero, axis, block=0):
+    """(x - zero) * scale in the scale's type."""
+    dtype = g.dtype(x)
+    if dtype.startswith("float"):
+        wide = op.astype(x, "float32")
+    else:
+        wide = _as(g, x, "int32")
+        if zero is not None:
+            wide = op.subtract(wide, _as(g, _along(g, zero, x, axis, block), "int32"))
+        wide = op.astype(wide, "float32")
+    y = op.multiply(wide, _as(g, _along(g, scale, x, axis, block), "float32"))
+    return _as(g, g.emit(y), g.dtype(scale))
+
+
+def quantized(g, x, scale, zero, dtype, elem_type, axis=1, block=0, saturate=True):
+    """round(x / scale) + zero, kept in the range of the type."""
+    scale = _as(g, _along(g, scale, x, axis, block), g.dtype(x))
+    y = g.emit(op.divide(x, scale))
+    if dtype.startswith("float"):
+        wide = _as(g, y, "float32")
+        return converted(g, wide, elem_type, saturate)
+    # Halves go to even before the zero point is added.
+    rounded = _as(g, op.round(y), "float32")
+    zero = None if zero is None else _along(g, zero, x, axis, block)
+    return _saturated(g, g.emit(rounded), zero, dtype, elem_type)
+
+
+def _saturated(g, rounded, zero, dtype, elem_type=0):
+    if np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize > 2:
+        raise UnsupportedModel(f"quantization to {dtype} is not supported")
+    narrow = NARROW.get(elem_type)
+    limits = (
+        (narrow.low, narrow.high) if narrow else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    )
+    if zero is not None:
+        rounded = op.add(rounded, op.astype(zero, "float32"))
+    return op.astype(op.clip(rounded, float(limits[0]), float(limits[1])), dtype)
+
+
 @onnx_op("DequantizeLinear", since=10)
+@onnx_op("DequantizeLinear", since=1, domain="com.microsoft")
 def dequantize_linear(
     g: Graph,
     x: Expr,
@@ -36,19 +93,12 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Expr:
-    dtype = g.dtype(scale)
-    if output_dtype:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(output_dtype)).name
-    if block_size:
-        raise UnsupportedModel("blocked quantization is not supported")
-    wide = op.astype(x, "int32") if g.dtype(x) != "int32" else x
-    if zero is not None and g.dtype(x) != "int32":
-        wide = op.subtract(wide, op.astype(_along(g, zero, x, axis), "int32"))
-    y = op.multiply(op.astype(wide, g.dtype(scale)), _along(g, scale, x, axis))
-    return y if dtype == g.dtype(scale) else op.astype(y, dtype)
+    y = dequantized(g, x, scale, zero, axis, block_size)
+    return _as(g, y, carrier(output_dtype)) if output_dtype else y
 
 
 @onnx_op("QuantizeLinear", since=10)
+@onnx_op("QuantizeLinear", since=1, domain="com.microsoft")
 def quantize_linear(
     g: Graph,
     x: Expr,
@@ -61,26 +111,16 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Expr:
-    if block_size:
-        raise UnsupportedModel("blocked quantization is not supported")
-    dtype = "uint8" if zero is None else g.dtype(zero)
-    if zero is None and output_dtype:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(output_dtype)).name
-    y = op.round(op.divide(_as(g, x, g.dtype(scale)), _along(g, scale, x, axis)))
-    return _saturate(g, y, None if zero is None else _along(g, zero, x, axis), dtype)
-
-
-def _as(g, x, dtype):
-    return x if g.dtype(x) == dtype else op.astype(x, dtype)
-
-
-def _saturate(g, rounded, zero, dtype):
-    if np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize > 2:
-        raise UnsupportedModel(f"quantization to {dtype} is not supported")
-    limits = np.iinfo(dtype)
-    if zero is not None:
-        rounded = op.add(rounded, op.astype(zero, "float32"))
-    return op.astype(op.clip(rounded, float(limits.min), float(limits.max)), dtype)
+    elem_type = g.input_type(2) if zero is not None else output_dtype or 2  # uint8
+    if precision:
+        x = _as(g, x, carrier(precision))
+    elif g.dtype(x) == "int32":
+        x = op.astype(x, g.dtype(scale))
+    y = quantized(
+        g, g.emit(x), scale, zero, carrier(elem_type), elem_type, axis, block_size, bool(saturate)
+    )
+    g.set_output_type(0, elem_type)
+    return y
 
 
 @onnx_op("DynamicQuantizeLinear", since=11)
@@ -92,4 +132,272 @@ def dynamic_quantize_linear(g: Graph, x: Expr) -> tuple:
     scale = g.emit(op.divide(op.subtract(high, low), steps))
     zero = op.round(op.clip(op.divide(op.subtract(nothing, low), scale), 0.0, 255.0))
     zero = g.emit(op.astype(zero, "uint8"))
-    return _saturate(g, op.round(op.divide(x, scale)), zero, "uint8"), scale, zero
+    return _saturated(g, op.round(op.divide(x, scale)), zero, "uint8"), scale, zero
+
+
+# ---- operators on quantized tensors
+
+
+def _requantized(g, y, scale, zero):
+    return quantized(g, g.emit(y), scale, zero, g.dtype(zero), g.elem_type_of(g.dtype(zero)))
+
+
+@onnx_op("ConvInteger", since=10)
+def conv_integer(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    x_zero: Expr | None = None,
+    w_zero: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
+    return conv(
+        g, x, weight, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+
+
+def _centred(g, x, zero, axis):
+    x = g.emit(_as(g, x, "int32"))
+    if zero is None:
+        return x
+    return g.emit(op.subtract(x, _as(g, _along(g, zero, x, axis), "int32")))
+
+
+@onnx_op("QLinearConv", since=10)
+@onnx_op("QLinearConv", since=1, domain="com.microsoft")
+def q_linear_conv(
+    g: Graph,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr,
+    weight: Expr,
+    w_scale: Expr,
+    w_zero: Expr,
+    y_scale: Expr,
+    y_zero: Expr,
+    bias: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
+    y = conv(
+        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    y = g.emit(op.astype(g.emit(y), "float32"))
+    scale = op.multiply(_along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
+    return _requantized(g, op.multiply(y, scale), y_scale, y_zero)
+
+
+@onnx_op("QLinearMatMul", since=10)
+def q_linear_matmul(
+    g: Graph,
+    a: Expr,
+    a_scale: Expr,
+    a_zero: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero: Expr,
+    y_scale: Expr,
+    y_zero: Expr,
+) -> Expr:
+    y = g.emit(op.astype(g.emit(matmul_integer(g, a, b, a_zero, b_zero)), "float32"))
+    rows, columns = g.rank(y) - 2, g.rank(y) - 1
+    left = _as(g, _along(g, a_scale, y, rows), "float32")
+    y = op.multiply(y, op.multiply(left, _as(g, _along(g, b_scale, y, columns), "float32")))
+    return _requantized(g, y, _as(g, y_scale, "float32"), y_zero)
+
+
+@onnx_op("QGemm", since=1, domain="com.microsoft")
+def q_gemm(
+    g: Graph,
+    a: Expr,
+    a_scale: Expr,
+    a_zero: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero: Expr,
+    c: Expr | None = None,
+    y_scale: Expr | None = None,
+    y_zero: Expr | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803: ONNX's name
+    transB: int = 0,
+) -> Expr:
+    a, b = _centred(g, a, a_zero, 0), _centred(g, b, b_zero, 0 if transB else 1)
+    y = g.emit(gemm(g, a, b, c, transA=transA, transB=transB))
+    scale = op.multiply(_along(g, a_scale, y, 0), _along(g, b_scale, y, 1))
+    y = op.multiply(op.astype(y, "float32"), scale)
+    if alpha != 1.0:
+        y = op.multiply(y, g.constant(alpha, "float32"))
+    return y if y_scale is None else _requantized(g, y, y_scale, y_zero)
+
+
+@onnx_op("MatMulIntegerToFloat", since=1, domain="com.microsoft")
+def matmul_integer_to_float(
+    g: Graph,
+    a: Expr,
+    b: Expr,
+    a_scale: Expr,
+    b_scale: Expr,
+    a_zero: Expr | None = None,
+    b_zero: Expr | None = None,
+    bias: Expr | None = None,
+) -> Expr:
+    y = g.emit(op.astype(g.emit(matmul_integer(g, a, b, a_zero, b_zero)), g.dtype(a_scale)))
+    rank = g.rank(y)
+    scale = op.multiply(_along(g, a_scale, y, rank - 2), _along(g, b_scale, y, rank - 1))
+    y = op.multiply(y, scale)
+    return y if bias is None else op.add(y, bias)
+
+
+@onnx_op("DynamicQuantizeMatMul", since=1, domain="com.microsoft")
+def dynamic_quantize_matmul(
+    g: Graph,
+    a: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero: Expr | None = None,
+    bias: Expr | None = None,
+) -> Expr:
+    small, scale, zero = dynamic_quantize_linear(g, a)
+    small = g.emit(small)
+    return matmul_integer_to_float(g, small, b, scale, b_scale, zero, b_zero, bias)
+
+
+def _q_binary(name, build):
+    @onnx_op(name, since=1, domain="com.microsoft")
+    def rule(
+        g: Graph,
+        a: Expr,
+        a_scale: Expr,
+        a_zero: Expr | None,
+        b: Expr,
+        b_scale: Expr,
+        b_zero: Expr | None = None,
+        y_scale: Expr | None = None,
+        y_zero: Expr | None = None,
+    ) -> Expr:
+        left = g.emit(dequantized(g, a, a_scale, a_zero, 1))
+        right = g.emit(dequantized(g, b, b_scale, b_zero, 1))
+        y = g.emit(build(*g.agree(left, right)))
+        dtype = g.dtype(a)
+        return quantized(g, y, y_scale, y_zero, dtype, g.elem_type_of(dtype))
+
+
+for _name, _build in {"QLinearAdd": op.add, "QLinearMul": op.multiply}.items():
+    _q_binary(_name, _build)
+
+
+def _q_unary(name, build):
+    @onnx_op(name, since=1, domain="com.microsoft")
+    def rule(
+        g: Graph,
+        x: Expr,
+        x_scale: Expr,
+        x_zero: Expr | None,
+        y_scale: Expr,
+        y_zero: Expr | None = None,
+        *,
+        alpha: float = 0.01,
+    ) -> Expr:
+        y = g.emit(build(g, g.emit(dequantized(g, x, x_scale, x_zero, 1)), alpha))
+        dtype = g.dtype(x)
+        return quantized(g, y, y_scale, y_zero, dtype, g.elem_type_of(dtype))
+
+
+_q_unary("QLinearSigmoid", lambda g, x, alpha: op.sigmoid(x))
+_q_unary("QLinearLeakyRelu", lambda g, x, alpha: op.nn.leakyrelu(x, alpha))
+
+
+@onnx_op("QLinearGlobalAveragePool", since=1, domain="com.microsoft")
+def q_linear_global_average_pool(
+    g: Graph,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr,
+    y_scale: Expr,
+    y_zero: Expr,
+    *,
+    channels_last: int = 0,
+) -> Expr:
+    real = g.emit(dequantized(g, x, x_scale, x_zero, 1))
+    rank = g.rank(x)
+    axes = list(range(1, rank - 1)) if channels_last else list(range(2, rank))
+    return _requantized(g, op.mean(real, axis=axes, keepdims=True), y_scale, y_zero)
+
+
+@onnx_op("QLinearSoftmax", since=1, domain="com.microsoft")
+def q_linear_softmax(
+    g: Graph,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr | None,
+    y_scale: Expr,
+    y_zero: Expr,
+    *,
+    axis: int = -1,
+    opset: int = 13,
+) -> Expr:
+    if opset < 13:
+        raise UnsupportedModel("the form before opset 13 is not supported")
+    real = g.emit(dequantized(g, x, x_scale, x_zero, 1))
+    return _requantized(g, op.nn.softmax(real, axis=axis), y_scale, y_zero)
+
+
+@onnx_op("QLinearConcat", since=1, domain="com.microsoft")
+def q_linear_concat(g: Graph, y_scale: Expr, y_zero: Expr, *parts: Expr, axis: int) -> Expr:
+    """After the result's parameters come three inputs for each part: values, scale, zero point."""
+    if len(parts) % 3:
+        raise InvalidModel(f"{len(parts)} inputs after the first two are no triples")
+    real = [
+        g.emit(dequantized(g, *parts[i : i + 3], axis=1)) for i in range(0, len(parts), 3)
+    ]
+    joined = g.emit(op.concat(real, axis=g.axis(axis, g.rank(real[0]))))
+    return _requantized(g, joined, y_scale, y_zero)
+
+
+@onnx_op("QAttention", since=1, domain="com.microsoft")
+def q_attention(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr,
+    x_scale: Expr,
+    w_scale: Expr,
+    mask: Expr | None = None,
+    x_zero: Expr | None = None,
+    w_zero: Expr | None = None,
+    past: Expr | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    scale: float = 0.0,
+) -> tuple:
+    from .attention import attention_ms
+
+    if do_rotary or past_present_share_buffer:
+        raise UnsupportedModel("rotary embeddings and shared buffers are not supported")
+    real = matmul_integer_to_float(g, x, weight, x_scale, w_scale, x_zero, w_zero, bias)
+    return attention_ms(
+        g, g.emit(real), num_heads, mask, past, None, bool(unidirectional), mask_filter_value, scale
+    )
+
+

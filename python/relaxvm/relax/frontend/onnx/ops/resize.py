@@ -17,8 +17,9 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..interpolation import Axis, Interpolation, resize_axis
-from ..registry import Array, Dims, Expr, onnx_op
+from ..registry import Dims, Expr, onnx_op
 from ..scalars import is_symbolic
+from ..values import Value
 
 # What image.resize2d computes as ONNX does.
 _COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -37,13 +38,13 @@ def upsample_7(g: Graph, x: Expr, *, scales: list[float], mode: str = "nearest")
 
 
 @onnx_op("Upsample", since=9)
-def upsample_9(g: Graph, x: Expr, scales: Array, *, mode: str = "nearest") -> Expr:
-    return _upsample(g, x, [float(v) for v in scales], mode)
+def upsample_9(g: Graph, x: Expr, scales: Value, *, mode: str = "nearest") -> Expr:
+    return _upsample(g, x, _factors(g, x, scales), mode)
 
 
 @onnx_op("Resize", since=10)
-def resize_10(g: Graph, x: Expr, scales: Array, *, mode: str = "nearest") -> Expr:
-    return _upsample(g, x, [float(v) for v in scales], mode)
+def resize_10(g: Graph, x: Expr, scales: Value, *, mode: str = "nearest") -> Expr:
+    return _upsample(g, x, _factors(g, x, scales), mode)
 
 
 def _upsample(g, x, scales, mode):
@@ -55,8 +56,8 @@ def _upsample(g, x, scales, mode):
 def resize(
     g: Graph,
     x: Expr,
-    roi: Array | None = None,
-    scales: Array | None = None,
+    roi: Value | None = None,
+    scales: Value | None = None,
     sizes: Dims | None = None,
     *,
     antialias: int = 0,
@@ -78,10 +79,21 @@ def resize(
         extrapolation_value,
         bool(antialias),
     )
-    factors = None if scales is None or not scales.size else [float(v) for v in scales]
-    if how.coordinates != "tf_crop_and_resize":
-        roi = None
-    return _resize(g, x, roi, factors, sizes or None, axes, keep_aspect_ratio_policy, how)
+    factors = None if scales is None else _factors(g, x, scales)
+    windows = _factors(g, x, roi) if roi is not None and how.coordinates == "tf_crop_and_resize" else None
+    return _resize(g, x, windows, factors or None, sizes or None, axes, keep_aspect_ratio_policy, how)
+
+
+def _factors(g, x, values):
+    """Numbers, or scalar tensors where they are computed while running."""
+    if g.is_constant(values):
+        return [float(v) for v in values.array.reshape(-1)]
+    expr = g.emit(op.astype(g.as_expr(values, "scales"), "float32"))
+    count = g.shape(expr)[0]
+    if is_symbolic(count):
+        raise UnsupportedModel("the number of its scales is unknown")
+    part = lambda i: op.strided_slice(expr, axes=[0], begin=[i], end=[i + 1])
+    return [g.emit(op.reshape(part(i), [])) for i in range(count)]
 
 
 def _resize(g, x, roi, scales, sizes, axes, policy, how):
@@ -91,12 +103,20 @@ def _resize(g, x, roi, scales, sizes, axes, policy, how):
     if given is None or len(given) != len(axes):
         raise InvalidModel(f"scales or sizes must have {len(axes)} values")
     if sizes is not None and policy != "stretch":
-        sizes, scales = _keep_aspect(have, axes, sizes, policy)
+        sizes, scales = _keep_aspect(g, have, axes, sizes, policy)
     out = list(have)
     plan = []
     for i, axis in enumerate(axes):
+        window = None if roi is None else _window(g, roi[i], roi[i + len(axes)])
+        if scales is not None and not isinstance(scales[i], float):
+            out[axis] = sizes[i] if sizes is not None else _run_time_size(g, have[axis], scales[i])
+            plan.append(Axis(axis, have[axis], out[axis], scales[i], window))
+            continue
         scale = None if scales is None else _fraction(scales[i])
-        window = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
+        if window is not None and not isinstance(window, tuple):
+            out[axis] = sizes[i] if sizes is not None else _scaled(s, have[axis], scale, None)
+            plan.append(Axis(axis, have[axis], out[axis], scale, window))
+            continue
         out[axis] = sizes[i] if sizes is not None else _scaled(s, have[axis], scale, window)
         # The scale that says nothing new about the sizes is forgotten.
         if scale is not None and s.same(
@@ -126,12 +146,37 @@ def _scaled(s, have, scale, window):
     return s.floordiv(s.mul(have, scale.numerator), scale.denominator)
 
 
-def _keep_aspect(have, axes, sizes, policy):
+def _window(g, begin, end):
+    if isinstance(begin, float) and isinstance(end, float):
+        return begin, end
+    return g.emit(op.stack([begin, end], axis=0))
+
+
+def _run_time_size(g, have, scale):
+    size = g.emit(op.astype(g.as_expr(g.dims_value([have], (1,)), "size"), "float32"))
+    return g.run_time_dims(g.emit(op.astype(op.floor(op.multiply(size, scale)), "int64")), "size")[0]
+
+
+def _run_time_aspect(g, old, sizes, policy):
+    """The scale that all axes share, and the sizes that it gives."""
+    numbers = lambda dims: g.emit(
+        op.astype(g.as_expr(g.dims_value(dims, (len(dims),)), "sizes"), "float32")
+    )
+    have = numbers(old)
+    ratios = g.emit(op.divide(numbers(sizes), have))
+    pick = op.min if policy == "not_larger" else op.max
+    scale = g.emit(pick(ratios, axis=[0], keepdims=False))
+    half = g.constant(0.5, "float32")
+    rounded = op.floor(op.add(op.multiply(have, scale), half))
+    return g.run_time_dims(g.emit(op.astype(rounded, "int64")), "size"), [scale] * len(old)
+
+
+def _keep_aspect(g, have, axes, sizes, policy):
     old = [have[a] for a in axes]
-    if any(is_symbolic(d) for d in [*old, *sizes]):
-        raise UnsupportedModel("keep_aspect_ratio_policy needs known sizes")
     if policy not in ("not_larger", "not_smaller"):
         raise InvalidModel(f"keep_aspect_ratio_policy is '{policy}'")
+    if any(is_symbolic(d) for d in [*old, *sizes]):
+        return _run_time_aspect(g, old, sizes, policy)
     pick = min if policy == "not_larger" else max
     scale = pick(Fraction(n, o) for n, o in zip(sizes, old))
     return [int(scale * o + Fraction(1, 2)) for o in old], [float(scale)] * len(old)

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention in its forms: products, masks and softmax are written out; the compiler finds the pattern."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from relaxvm.relax import op
+
+from ..element_types import carrier
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..registry import Expr, onnx_op
+
+
+def split_heads(g: Graph, x: Any, heads: int) -> Any:
+    """[B, S, heads * D] -> [B, heads, S, D]"""
+    batch, length, width = g.shape(x)
+    x = op.reshape(x, [batch, length, heads, g.scalars.floordiv(width, heads)])
+    return g.emit(op.permute_dims(x, [0, 2, 1, 3]))
+
+
+def join_heads(g: Graph, x: Any) -> Any:
+    batch, heads, length, depth = g.shape(x)
+    x = op.permute_dims(x, [0, 2, 1, 3])
+    return g.emit(op.reshape(x, [batch, length, g.scalars.mul(heads, depth)]))
+
+
+def _repeated(g: Graph, x: Any, heads: int) -> Any:
+    """Each head of keys or values serves several heads of queries."""
+    batch, have, length, depth = g.shape(x)
+    if have == heads:
+        return x
+    times = heads // have
+    x = op.broadcast_to(op.expand_dims(x, axis=[2]), [batch, have, times, length, depth])
+    return g.emit(op.reshape(x, [batch, heads, length, depth]))
+
+
+def _positions(g: Graph, queries: Any, keys: Any, offset: Any) -> Any:
+    """How far key j lies behind query i, whose position is offset + i: [queries, keys] or per batch."""
+    row = op.reshape(op.arange(0, queries, 1, dtype="int64"), [queries, 1])
+    column = op.reshape(op.arange(0, keys, 1, dtype="int64"), [1, keys])
+    distance = op.subtract(row, column)
+    return g.emit(distance if offset is None else op.add(distance, offset))
+
+
+@dataclasses.dataclass
+class Scores:
+    """What happens between the two products."""
+
+    scale: float
+    masks: list  # added, or of bool: True takes part; they broadcast to [B, heads, queries, keys]
+    softcap: float = 0.0
+    precision: str | None = None
+    guard: bool = False  # a row that sees no key gives zeros
+    softcap_after_masks: bool = False
+
+
+def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
+    """The result [B, heads, S, D] and the scores after product, softcap, mask and softmax."""
+    heads = g.shape(q)[1]
+    k, v = _repeated(g, k, heads), _repeated(g, v, heads)
+    dtype = g.dtype(q)
+    keys = g.emit(op.permute_dims(k, [0, 1, 3, 2]))
+    # Both sides are scaled, as ONNX says: products of small floats do not overflow.
+    root = g.scalar(math.sqrt(how.scale), q)
+    scores = g.emit(op.matmul(op.multiply(q, root), op.multiply(keys, root)))
+    stages = [scores]
+    if how.softcap:
+        cap = g.scalar(how.softcap, q)
+        scores = g.emit(op.multiply(op.tanh(op.divide(scores, cap)), cap))
+    stages.append(scores)
+    for mask in how.masks:
+        if g.dtype(mask) == "bool":
+            scores = g.emit(op.where(mask, scores, g.scalar(-math.inf, q)))
+        else:
+            scores = g.emit(op.add(scores, op.astype(mask, dtype) if g.dtype(mask) != dtype else mask))
+    stages.append(scores)
+    if how.precision and how.precision != dtype:
+        scores = g.emit(op.astype(scores, how.precision))
+    weights = _softmax(g, scores, how.guard)
+    if g.dtype(weights) != dtype:
+        weights = g.emit(op.astype(weights, dtype))
+    stages.append(weights)
+    return g.emit(op.matmul(weights, v)), stages
+
+
+def _softmax(g: Graph, scores: Any, guard: bool) -> Any:
+    weights = g.emit(op.nn.softmax(scores, axis=-1))
+    if not guard:
+        return weights
+    top = g.emit(op.max(scores, axis=[-1], keepdims=True))
+    hidden = op.equal(top, g.scalar(-math.inf, scores))
+    return g.emit(op.where(hidden, g.scalar(0, scores), weights))
+
+
+@onnx_op("Attention", since=23)
+def attention(
+    g: Graph,
+    q: Expr,
+    k: Expr,
+    v: Expr,
+    mask: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    nonpad_kv_seqlen: Expr | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    left_window_size: int = -1,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 0,
+) -> tuple:
+    flat = g.rank(q) == 3
+    if flat:
+        if not q_num_heads or not kv_num_heads:
+            raise InvalidModel("q_num_heads and kv_num_heads are needed for 3 dimensions")
+        q, k, v = split_heads(g, q, q_num_heads), *(split_heads(g, x, kv_num_heads) for x in (k, v))
+    offset: Any = None
+    if past_key is not None:
+        past = g.shape(past_key)[2]
+        offset = g.as_expr(g.dims_value([past], ()), "past")
+        k = g.emit(op.concat([past_key, k], axis=2))
+        v = g.emit(op.concat([past_value, v], axis=2))
+    queries, keys = g.shape(q)[2], g.shape(k)[2]
+    masks: list = []
+    if mask is not None:
+        masks.append(_full_width(g, mask, keys))
+    lengths = None
+    if nonpad_kv_seqlen is not None:
+        lengths = g.emit(op.reshape(op.astype(nonpad_kv_seqlen, "int64"), [-1, 1, 1, 1]))
+        column = op.reshape(op.arange(0, keys, 1, dtype="int64"), [1, 1, 1, keys])
+        masks.append(g.emit(op.less(column, lengths)))
+        total = g.as_expr(g.dims_value([queries], ()), "queries")
+        offset = g.emit(op.subtract(lengths, total))
+    if is_causal or left_window_size >= 0 or right_window_size >= 0:
+        distance = _positions(g, queries, keys, offset)
+        bounds = [(op.less_equal, left_window_size)] if left_window_size >= 0 else []
+        least = [0] if is_causal else []
+        least += [-right_window_size] if right_window_size >= 0 else []
+        bounds += [(op.greater_equal, bound) for bound in least]
+        for relation, bound in bounds:
+            masks.append(g.emit(relation(distance, g.constant(bound, "int64"))))
+    depth = g.shape(q)[3]
+    if scale is None and not isinstance(depth, int):
+        raise UnsupportedModel("its head size is symbolic; give scale")
+    precision = carrier(softmax_precision) if softmax_precision else None
+    # Without a mask every row sees a key.
+    how = Scores(
+        1 / math.sqrt(depth) if scale is None else scale, masks, softcap, precision, bool(masks)
+    )
+    y, stages = attend(g, q, k, v, how)
+    y = join_heads(g, y) if flat else y
+    return y, k, v, stages[qk_matmul_output_mode]
+
+
+def _full_width(g: Graph, mask: Any, keys: Any) -> Any:
+    """A mask may say nothing about the last keys: they do not take part."""
+    have = g.shape(mask)[-1]
+    if g.scalars.same(have, keys) or have == 1 or not isinstance(have, int) or not isinstance(keys, int):
+        return mask
+    rest = [0] * (2 * g.rank(mask) - 1) + [keys - have]
+    if g.dtype(mask) == "bool":
+        wide = op.nn.pad(op.astype(mask, "int8"), pad_width=rest, pad_value=0.0)
+        return g.emit(op.astype(wide, "bool"))
+    return g.emit(op.nn.pad(mask, pad_width=rest, pad_value=-math.inf))
+
+
+# ---- com.microsoft
+
+
+def _mask_ms(g: Graph, mask: Any, batch: Any, keys: Any, value: float, dtype: str) -> Any:
+    """Of 0 and 1, in one of the forms that ONNX Runtime takes, as an additive mask."""
+    shape = g.shape(mask)
+    if len(shape) == 1:  # the number of keys of each row of the batch
+        column = op.reshape(op.arange(0, keys, 1, dtype="int64"), [1, 1, 1, keys])
+        length = op.reshape(op.astype(mask, "int64"), [batch, 1, 1, 1])
+        seen = op.less(column, length)
+    elif len(shape) == 2:
+        seen = op.reshape(op.astype(mask, "bool"), [shape[0], 1, 1, shape[1]])
+    elif len(shape) == 3:
+        seen = op.reshape(op.astype(mask, "bool"), [shape[0], 1, shape[1], shape[2]])
+    else:
+        raise UnsupportedModel(f"a mask with {len(shape)} dimensions is not supported")
+    seen = g.emit(seen)
+    return g.emit(op.where(seen, g.constant(0, dtype), g.constant(value, dtype)))
+
+
+def attention_ms(
+    g: Graph, projected: Any, heads: int, mask: Any, past: Any, bias: Any, causal: bool, hidden: float,
+    scale: float, sizes: list[int] | None = None,
+) -> tuple:  # fmt: skip
+    """com.microsoft's Attention from the projection [B, S, q + k + v] on: the result, and the new cache."""
+    width = g.shape(projected)[2]
+    sizes = sizes or [g.scalars.floordiv(width, 3)] * 3
+    first, second = sizes[0], g.scalars.add(sizes[0], sizes[1])
+    cut = lambda a, b: g.emit(op.strided_slice(projected, axes=[2], begin=[a], end=[b]))
+    q, k, v = (
+        split_heads(g, x, heads) for x in (cut(0, first), cut(first, second), cut(second, width))
+    )
+    return _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale)
+
+
+def _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale) -> tuple:
+    present = None
+    if past is not None:  # [2, B, heads, past, depth]
+        parts = [
+            g.emit(op.squeeze(op.strided_slice(past, axes=[0], begin=[i], end=[i + 1]), axis=[0]))
+            for i in range(2)
+        ]
+        k = g.emit(op.concat([parts[0], k], axis=2))
+        v = g.emit(op.concat([parts[1], v], axis=2))
+    if g.wants(1):
+        present = g.emit(op.stack([k, v], axis=0))
+    batch, _, queries, depth = g.shape(q)
+    keys, masks = g.shape(k)[2], []
+    if mask is not None:
+        masks.append(_mask_ms(g, mask, batch, keys, hidden, g.dtype(q)))
+    if bias is not None:
+        masks.append(bias)
+    if causal:
+        behind = g.as_expr(g.dims_value([g.scalars.sub(keys, queries)], ()), "past")
+        distance = _positions(g, queries, keys, behind)
+        seen = g.emit(op.greater_equal(distance, g.constant(0, "int64")))
+        zero, low = g.constant(0, g.dtype(q)), g.constant(hidden, g.dtype(q))
+        masks.append(g.emit(op.where(seen, zero, low)))
+    if not scale:
+        if not isinstance(depth, int):
+            raise UnsupportedModel("its head size is symbolic; give scale")
+        scale = 1 / math.sqrt(depth)
+    y, _ = attend(g, q, k, v, Scores(scale, masks))
+    return join_heads(g, y), present
+
+
+@onnx_op("Attention", since=1, domain="com.microsoft")
+def attention_microsoft(
+    g: Graph,
+    x: Expr,
+    weights: Expr,
+    bias: Expr | None = None,
+    mask: Expr | None = None,
+    past: Expr | None = None,
+    attention_bias: Expr | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    qkv_hidden_sizes: list[int] | None = None,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 0.0,
+) -> tuple:
+    if do_rotary or past_present_share_buffer:
+        raise UnsupportedModel("rotary embeddings and shared buffers are not supported")
+    projected = g.emit(op.matmul(x, weights))
+    if bias is not None:
+        projected = g.emit(op.add(projected, bias))
+    return attention_ms(
+        g, projected, num_heads, mask, past, attention_bias, bool(unidirectional),
+        mask_filter_value, scale, qkv_hidden_sizes,
+    )  # fmt: skip
+
+
+@onnx_op("MultiHeadAttention", since=1, domain="com.microsoft")
+def multi_head_attention(
+    g: Graph,
+    query: Expr,
+    key: Expr | None = None,
+    value: Expr | None = None,
+    bias: Expr | None = None,
+    mask: Expr | None = None,
+    attention_bias: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> tuple:
+    if g.rank(query) == 5:  # packed: [B, S, heads, 3, depth]
+        parts = [
+            g.emit(op.squeeze(op.strided_slice(query, axes=[3], begin=[i], end=[i + 1]), axis=[3]))
+            for i in range(3)
+        ]
+        q, k, v = (g.emit(op.permute_dims(p, [0, 2, 1, 3])) for p in parts)
+    else:
+        if key is None or value is None:
+            raise UnsupportedModel("a packed key and value is not supported")
+        flat = [query, key, value]
+        if bias is not None:
+            total, parts, start = g.shape(bias)[0], [], 0
+            for i, x in enumerate(flat):
+                width = g.shape(x)[-1] if g.rank(x) == 3 else g.scalars.floordiv(total, 3)
+                end = g.scalars.add(start, width)
+                part = op.strided_slice(bias, axes=[0], begin=[start], end=[end])
+                flat[i] = g.emit(op.add(x, part)) if g.rank(x) == 3 else x
+                start = end
+        q, k, v = (split_heads(g, x, num_heads) if g.rank(x) == 3 else x for x in flat)
+    if past_key is not None:
+        k = g.emit(op.concat([past_key, k], axis=2))
+        v = g.emit(op.concat([past_value, v], axis=2))
+    wanted = g.wants(1)
+    y = _attention_ms(
+        g, q, k, v, mask, None, attention_bias, bool(unidirectional), mask_filter_value, scale
+    )[0]
+    return (y, k, v) if wanted else y
+
+
+@onnx_op("EmbedLayerNormalization", since=1, domain="com.microsoft")
+def embed_layer_normalization(
+    g: Graph,
+    ids: Expr,
+    segments: Expr | None,
+    words: Expr,
+    positions: Expr,
+    segment_table: Expr | None,
+    gamma: Expr,
+    beta: Expr,
+    mask: Expr | None = None,
+    position_ids: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 1,
+) -> tuple:
+    batch, length = g.shape(ids)
+    total = op.take(words, ids, axis=0)
+    if position_ids is None:
+        place = op.strided_slice(positions, axes=[0], begin=[0], end=[length])
+        total = op.add(total, op.expand_dims(place, axis=[0]))
+    else:
+        total = op.add(total, op.take(positions, position_ids, axis=0))
+    if segment_table is not None:
+        total = op.add(total, op.take(segment_table, segments, axis=0))
+    total = g.emit(total)
+    y = op.nn.layer_norm(total, gamma, beta, axes=[-1], epsilon=epsilon)
+    if mask is None:
+        index = op.zeros([batch], "int32")
+    else:
+        index = op.astype(op.sum(op.astype(mask, "int32"), axis=[1]), "int32")
+    return y, index, total
+
+

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images read at computed places."""
+
+from __future__ import annotations
+
+from relaxvm.relax import op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..registry import Dims, Expr, onnx_op
+
+_METHODS = {
+    "linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic",
+    "bicubic": "bicubic",
+}  # fmt: skip
+
+
+@onnx_op("GridSample", since=16)
+@onnx_op("GridSample", since=1, domain="com.microsoft")
+def grid_sample(
+    g: Graph,
+    x: Expr,
+    grid: Expr,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Expr:
+    rank = g.rank(x)
+    if mode not in _METHODS:
+        raise InvalidModel(f"mode is one of {sorted(_METHODS)}, not '{mode}'")
+    if rank not in (4, 5):
+        raise UnsupportedModel(f"works on 4 and 5 dimensions; its input has {rank}")
+    grid = op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
+    grid = grid if g.dtype(grid := g.emit(grid)) == g.dtype(x) else op.astype(grid, g.dtype(x))
+    return op.image.grid_sample(
+        x,
+        grid,
+        method=_METHODS[mode],
+        layout="NCHW" if rank == 4 else "NCDHW",
+        padding_mode=padding_mode,
+        align_corners=bool(align_corners),
+    )
+
+
+@onnx_op("AffineGrid", since=20)
+def affine_grid(g: Graph, theta: Expr, size: Dims, *, align_corners: int = 0) -> Expr:
+    spatial, batch = size[2:], size[0]
+    count, dtype = len(spatial), g.dtype(theta)
+    theta = g.checked(theta, [batch, count, count + 1])
+    total = g.product(spatial)
+    columns = []
+    for axis in reversed(range(count)):  # the last axis comes first
+        shape = [n if i == axis else 1 for i, n in enumerate(spatial)]
+        place = op.reshape(_places(g, spatial[axis], align_corners, dtype), shape)
+        columns.append(g.emit(op.reshape(op.broadcast_to(g.emit(place), spatial), [total])))
+    columns.append(g.emit(op.ones([total], dtype)))
+    base = g.emit(op.stack(columns, axis=0))  # [count + 1, total]
+    grid = op.permute_dims(op.matmul(theta, base), [0, 2, 1])
+    return op.reshape(g.emit(grid), [batch, *spatial, count])
+
+
+def _places(g, size, align_corners, dtype):
+    """From -1 to 1, the middles of the elements."""
+    number = lambda d: op.astype(g.as_expr(g.dims_value([d], ()), "size"), dtype)
+    one, two = g.constant(1, dtype), g.constant(2, dtype)
+    i = op.astype(op.arange(0, size, 1, dtype="int64"), dtype)
+    if align_corners:
+        steps = op.maximum(op.subtract(number(size), one), one)
+        return g.emit(op.subtract(op.divide(op.multiply(i, two), steps), one))
+    place = op.divide(op.add(op.multiply(i, two), one), number(size))
+    return g.emit(op.subtract(place, one))
+
+
+@onnx_op("Col2Im", since=18)
+def col2im(
+    g: Graph,
+    x: Expr,
+    image_shape: Dims,
+    block_shape: Dims,
+    *,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """Blocks added at their places: a transposed convolution whose kernels are single ones."""
+    import numpy as np
+
+    n = len(image_shape)
+    if n not in (1, 2, 3) or not all(isinstance(d, int) for d in [*image_shape, *block_shape]):
+        raise UnsupportedModel("works on 1 to 3 axes of known sizes")
+    dilations, strides = dilations or [1] * n, strides or [1] * n
+    pads = pads or [0] * 2 * n
+    batch, rows, _ = g.shape(x)
+    elements = int(np.prod(block_shape))
+    if not isinstance(rows, int):
+        raise UnsupportedModel("its number of channels is unknown")
+    channels = rows // elements
+    reach = [(k - 1) * d + 1 for k, d in zip(block_shape, dilations)]
+    steps = [
+        (size + pads[i] + pads[i + n] - reach[i]) // strides[i] + 1
+        for i, size in enumerate(image_shape)
+    ]
+    extra = [
+        size + pads[i] + pads[i + n] - reach[i] - (steps[i] - 1) * strides[i]
+        for i, size in enumerate(image_shape)
+    ]
+    kernel = np.eye(elements, dtype=g.dtype(x)).reshape(elements, 1, *block_shape)
+    kernel = np.tile(kernel, (channels, 1, *[1] * n))
+    x = g.emit(op.reshape(x, [batch, rows, *steps]))
+    # Rows past the last block get nothing: they are padding of the whole image.
+    full = getattr(op.nn, f"conv{n}d_transpose")(
+        x,
+        g.constant(kernel),
+        strides=strides,
+        padding=[0] * 2 * n,
+        output_padding=[0] * n,
+        dilation=dilations,
+        groups=channels,
+        data_layout={1: "NCW", 2: "NCHW", 3: "NCDHW"}[n],
+        kernel_layout={1: "IOW", 2: "IOHW", 3: "IODHW"}[n],
+    )
+    widths = [0, 0, 0, 0]
+    for e in extra:
+        widths += [0, e]
+    full = op.nn.pad(full, pad_width=widths, pad_value=0.0) if any(extra) else full
+    if not any(pads):
+        return full
+    ends = [pads[i] + size for i, size in enumerate(image_shape)]
+    return op.strided_slice(
+        g.emit(full), axes=list(range(2, 2 + n)), begin=list(pads[:n]), end=ends
+    )
