@@ -683,7 +683,9 @@ def _cubic(d: Array, a: float) -> Array:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def grid_sample(x: Array, grid: Array, method: str, padding_mode: str, align_corners: bool) -> Array:
+def grid_sample(
+    x: Array, grid: Array, method: str, padding_mode: str, align_corners: bool
+) -> Array:
     count = x.ndim - 2
 
     def fold(p: float, n: int) -> float:
@@ -728,19 +730,25 @@ def resize_weights(scale: Array, window: Array, sizes: Ints, mode: str, coordina
     f, i = float(scale), np.arange(out)
     begin, end = (float(v) for v in window)
     spread = (i + 0.5) / f - 0.5
-    x = {
-        "half_pixel": lambda: spread,
-        "pytorch_half_pixel": lambda: spread if f * size > 1 else np.zeros(out),
-        "half_pixel_symmetric": lambda: size / 2 * (1 - out / (f * size)) + spread,
-        "asymmetric": lambda: i / f,
-        "tf_half_pixel_for_nn": lambda: (i + 0.5) / f,
-        "align_corners": lambda: i * (size - 1) / (f * size - 1) if f * size != 1 else np.zeros(out),
-        "tf_crop_and_resize": lambda: (
-            begin * (size - 1) + i * (end - begin) * (size - 1) / max(out - 1, 1)
-            if out > 1
-            else np.full(out, 0.5 * (begin + end) * (size - 1))
-        ),
-    }[coordinates]() if size else np.zeros(out)
+    x = (
+        {
+            "half_pixel": lambda: spread,
+            "pytorch_half_pixel": lambda: spread if f * size > 1 else np.zeros(out),
+            "half_pixel_symmetric": lambda: size / 2 * (1 - out / (f * size)) + spread,
+            "asymmetric": lambda: i / f,
+            "tf_half_pixel_for_nn": lambda: (i + 0.5) / f,
+            "align_corners": lambda: (
+                i * (size - 1) / (f * size - 1) if f * size != 1 else np.zeros(out)
+            ),
+            "tf_crop_and_resize": lambda: (
+                begin * (size - 1) + i * (end - begin) * (size - 1) / max(out - 1, 1)
+                if out > 1
+                else np.full(out, 0.5 * (begin + end) * (size - 1))
+            ),
+        }[coordinates]()
+        if size
+        else np.zeros(out)
+    )
     matrix, outside = np.zeros((size, out)), np.zeros(out)
     if coordinates == "tf_crop_and_resize":
         outside = ((x < 0) | (x > size - 1)).astype(float)
@@ -763,3 +771,83 @@ def resize_weights(scale: Array, window: Array, sizes: Ints, mode: str, coordina
         if exclude_outside or antialias:
             matrix[:, o] /= share.sum()
     return matrix, outside
+
+
+# ---- regions of images
+
+
+def _image_of(rois: Array, r: int, count: int) -> int:
+    return int(np.clip(int(rois[r, 0]), 0, count - 1))
+
+
+def roi_align(data: Array, rois: Array, pooled_size: Ints, scale: float, ratio: int, aligned: bool, mode: str) -> Array:  # fmt: skip
+    count, channels, height, width = data.shape
+    cells = (pooled_size, pooled_size) if isinstance(pooled_size, int) else tuple(pooled_size)
+    cells = cells * 2 if len(cells) == 1 else cells
+    out = np.zeros((len(rois), channels, *cells))
+    if data.size == 0:
+        return out
+    offset = 0.5 if aligned else 0.0
+
+    def around(p: float, n: int) -> tuple[int, int, float]:
+        p = max(p, 0.0)
+        low = min(int(p), n - 1)
+        return (low, low, 0.0) if low >= n - 1 else (low, low + 1, p - low)
+
+    for r, (_, x1, y1, x2, y2) in enumerate(rois * [1, scale, scale, scale, scale]):
+        image = data[_image_of(rois, r, count)]
+        begin = (y1 - offset, x1 - offset)
+        extent = [e - offset - b for e, b in zip((y2, x2), begin, strict=True)]
+        extent = extent if aligned else [max(e, 1.0) for e in extent]
+        cell = [e / n for e, n in zip(extent, cells, strict=True)]
+        samples = [ratio if ratio > 0 else max(int(np.ceil(c)), 0) for c in cell]
+        for i in np.ndindex(*cells):
+            found = []
+            for k in np.ndindex(*samples):
+                y, x = (
+                    begin[a] + i[a] * cell[a] + (k[a] + 0.5) * cell[a] / samples[a] for a in (0, 1)
+                )
+                if y < -1 or y > height or x < -1 or x > width:
+                    found.append(np.zeros(channels))
+                    continue
+                (y0, y1_, v), (x0, x1_, h) = around(y, height), around(x, width)
+                parts = [image[:, y0, x0] * (1 - v) * (1 - h), image[:, y0, x1_] * (1 - v) * h,
+                         image[:, y1_, x0] * v * (1 - h), image[:, y1_, x1_] * v * h]  # fmt: skip
+                found.append(sum(parts) if mode == "avg" else np.max(parts, axis=0))
+            if found:
+                reduce = np.mean if mode == "avg" else np.max
+                out[(r, slice(None), *i)] = reduce(found, axis=0)
+    return out
+
+
+def roi_pool(data: Array, rois: Array, pooled_size: Ints, scale: float) -> Array:
+    count, channels, height, width = data.shape
+    cells = (pooled_size, pooled_size) if isinstance(pooled_size, int) else tuple(pooled_size)
+    cells = cells * 2 if len(cells) == 1 else cells
+    out = np.zeros((len(rois), channels, *cells))
+    if data.size == 0:
+        return out
+    for r, row in enumerate(rois):
+        image = data[_image_of(rois, r, count)]
+        x1, y1, x2, y2 = (int(np.floor(v * scale + 0.5)) for v in row[1:])
+        for i in np.ndindex(*cells):
+            ranges = []
+            for a, (first, last, n) in enumerate(((y1, y2, height), (x1, x2, width))):
+                size = max(last - first + 1, 1) / cells[a]
+                low, high = int(np.floor(i[a] * size)), int(np.ceil((i[a] + 1) * size))
+                ranges.append([int(np.clip(v + first, 0, n)) for v in (low, high)])
+            (r0, r1), (c0, c1) = ranges
+            if r1 > r0 and c1 > c0:
+                out[(r, slice(None), *i)] = image[:, r0:r1, c0:c1].max(axis=(1, 2))
+    return out
+
+
+def multinomial(prob: Array, uniform: Array, rows: Array) -> Array:
+    out = np.zeros((len(uniform), 1), np.int64)
+    for i, (u, row) in enumerate(zip(uniform[:, 0], rows[:, 0], strict=True)):
+        if len(prob) == 0 or prob.shape[1] == 0:
+            out[i] = max(prob.shape[1] - 1, 0)
+            continue
+        above = np.flatnonzero(np.cumsum(prob[int(np.clip(row, 0, len(prob) - 1))]) > u)
+        out[i] = above[0] if above.size else prob.shape[1] - 1
+    return out

@@ -286,7 +286,8 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
   if (!IsFloat(from)) {
     // Integers wider than a float's digits take the way through double, which holds 32 bits
     // exactly.
-    llvm::Type* through = IsNarrow(to) && from.bits == 64 ? LikeShape(type, b_.getDoubleTy()) : type;
+    llvm::Type* through =
+        IsNarrow(to) && from.bits == 64 ? LikeShape(type, b_.getDoubleTy()) : type;
     Value* f = from_unsigned ? b_.CreateUIToFP(v, through) : b_.CreateSIToFP(v, through);
     return RoundTo(through == type ? f : NarrowToFloat(f, to), to);
   }

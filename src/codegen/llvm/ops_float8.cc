@@ -53,8 +53,7 @@ Value* ValueOps::Float8ToFloat(Value* code, DLDataType t) {
   // least normal value too.
   Value* placed = b_.CreateBitCast(
       b_.CreateShl(magnitude, number(static_cast<uint32_t>(23 - f.mantissa))), type);
-  Value* value =
-      b_.CreateFMul(placed, llvm::ConstantFP::get(type, PowerOfTwo(127 - f.bias)));
+  Value* value = b_.CreateFMul(placed, llvm::ConstantFP::get(type, PowerOfTwo(127 - f.bias)));
   Value* bits = b_.CreateBitCast(value, wide);
   Value* nan = number(0x7fc00000);
   if (f.one_zero) {
@@ -90,8 +89,7 @@ Value* ValueOps::FloatToFloat8(Value* v, DLDataType t) {
   std::memcpy(&summand_bits, &summand, sizeof(summand));
   Value* tiny = b_.CreateSub(b_.CreateBitCast(shifted, wide), number(summand_bits));
   const uint32_t least_normal = static_cast<uint32_t>(128 - f.bias) << 23;
-  Value* code =
-      b_.CreateSelect(b_.CreateICmpULT(magnitude, number(least_normal)), tiny, normal);
+  Value* code = b_.CreateSelect(b_.CreateICmpULT(magnitude, number(least_normal)), tiny, normal);
   // What lies beyond every exponent of the format wraps in `normal`: compare the value as well.
   const uint32_t beyond = static_cast<uint32_t>(127 - f.bias + (0x80 >> f.mantissa)) << 23;
   Value* large = b_.CreateOr(b_.CreateICmpUGT(code, number(f.greatest)),

@@ -122,8 +122,8 @@ class Sampler {
     for (int64_t n = 0; n < 4; ++n) {
       Expr index = first + Expr(n - 1);
       if (a_.padding_mode != "zeros") {
-        index = ir::Cast(Int(64), CallIntrin(Intrin::kRound,
-                                             {Folded(ir::Cast(real_, index), size)}));
+        index =
+            ir::Cast(Int(64), CallIntrin(Intrin::kRound, {Folded(ir::Cast(real_, index), size)}));
       }
       taps.push_back(TapAt(index, weights[n], extent));
     }
@@ -160,8 +160,7 @@ class Sampler {
   Tap TapAt(const Expr& index, const Expr& weight, const Expr& extent) const {
     Expr clamped = ir::Max(ir::Min(index, extent - Expr(1)), Expr(0));
     if (a_.padding_mode != "zeros") return {clamped, weight, Expr()};
-    return {clamped, weight,
-            ir::And(ir::GreaterEqual(index, Expr(0)), ir::Less(index, extent))};
+    return {clamped, weight, ir::And(ir::GreaterEqual(index, Expr(0)), ir::Less(index, extent))};
   }
 
   const GridSample& a_;
@@ -184,8 +183,8 @@ Tensors ComputeGridSample(const ComputeArgs& in, const GridSample& a) {
       at.Set(1, Expr(int64_t{num_spatial - 1 - s}));
       taps.push_back(sampler.Taps(Widen(grid(at)), extents[s]));
     }
-    std::function<Expr(int, const Indices&, const Expr&)> along =
-        [&](int s, const Indices& at, const Expr& inside) -> Expr {
+    std::function<Expr(int, const Indices&, const Expr&)> along = [&](int s, const Indices& at,
+                                                                      const Expr& inside) -> Expr {
       if (s == num_spatial) {
         Expr value = Widen(GuardEmpty(x(at), extents));
         return inside.defined() ? ir::Select(inside, value, ir::ConstFloat(real, 0)) : value;
@@ -239,15 +238,14 @@ OpDef image_grid_sample() {
                 {"align_corners", &GridSample::align_corners,
                  "-1 and 1 are the middles of the first and last element, not their edges."}},
       .reference = "out = grid_sample(data, grid, method, padding_mode, align_corners)",
-      .samples =
-          {{{"data: f32[2, 3, 4, 5]", "grid: f32[2, =2, 6, 7]"}},
-           {{"data: f32[1, 2, 4, 5]", "grid: f32[1, =2, 3, 6]", "padding_mode='border'",
-             "align_corners=False"}},
-           {{"data: f32[1, 1, 4, 5]", "grid: f32[1, =2, 3, 6]", "method='bicubic'",
-             "padding_mode='reflection'"}},
-           {{"data: f32[1, 1, 4, 5]", "grid: f32[1, =2, 3, 6]", "method='nearest'",
-             "padding_mode='reflection'", "align_corners=False"}},
-           {{"data: f32[1, 2, 3, 4, 5]", "grid: f32[1, =3, 2, 3, 6]", "layout='NCDHW'"}}},
+      .samples = {{{"data: f32[2, 3, 4, 5]", "grid: f32[2, =2, 6, 7]"}},
+                  {{"data: f32[1, 2, 4, 5]", "grid: f32[1, =2, 3, 6]", "padding_mode='border'",
+                    "align_corners=False"}},
+                  {{"data: f32[1, 1, 4, 5]", "grid: f32[1, =2, 3, 6]", "method='bicubic'",
+                    "padding_mode='reflection'"}},
+                  {{"data: f32[1, 1, 4, 5]", "grid: f32[1, =2, 3, 6]", "method='nearest'",
+                    "padding_mode='reflection'", "align_corners=False"}},
+                  {{"data: f32[1, 2, 3, 4, 5]", "grid: f32[1, =3, 2, 3, 6]", "layout='NCDHW'"}}},
       .type = InferGridSample,
       .compute = ComputeGridSample,
       .exceptions = {{"bfloat16", "places rounded to 8 bits fall on other elements"},

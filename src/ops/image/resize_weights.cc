@@ -157,8 +157,7 @@ class Weights {
                            tir::For(t, Expr(0), count, tir::ForKind::kSerial, add)};
     if (a_.exclude_outside || a_.antialias) {
       parts.push_back(LoopNest({size_}, [&](const Indices& i) -> Stmt {
-        return tir::BufferStore(matrix_, ir::Div(matrix_.Load({i[0], o}), total.Get()),
-                                {i[0], o});
+        return tir::BufferStore(matrix_, ir::Div(matrix_.Load({i[0], o}), total.Get()), {i[0], o});
       }));
     }
     return Sequence(parts);
@@ -173,8 +172,9 @@ Tensors ComputeResizeWeights(const ComputeArgs& in, const ResizeWeights& a) {
   auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
     return Weights(a, ins[0], ins[1], outs[0], outs[1]).Run();
   };
-  return tir::Opaque({{"matrix", in.OutShape(0), Float(32)}, {"outside", in.OutShape(1), Float(32)}},
-                     {in[0], in[1]}, body, "resize_weights");
+  return tir::Opaque(
+      {{"matrix", in.OutShape(0), Float(32)}, {"outside", in.OutShape(1), Float(32)}},
+      {in[0], in[1]}, body, "resize_weights");
 }
 
 }  // namespace
@@ -185,8 +185,9 @@ OpDef rvm_resize_weights() {
       .doc = "How much each element of an axis adds to each element of the resized axis, and 1 "
              "for each of these that lies outside of the axis.",
       .args = {{"scale", "The resized extent divided by the old one, a float32 scalar."},
-               {"window", "Begin and end of the part to resize, of the extent; read only for "
-                          "tf_crop_and_resize."},
+               {"window",
+                "Begin and end of the part to resize, of the extent; read only for "
+                "tf_crop_and_resize."},
                {"sizes", "The old and the new extent.", ArgKind::kShape}},
       .attrs = {{"mode", &ResizeWeights::mode, "'nearest', 'linear' or 'cubic'."},
                 {"coordinates", &ResizeWeights::coordinates,
@@ -200,15 +201,14 @@ OpDef rvm_resize_weights() {
       .reference = "out = resize_weights(scale, window, sizes, mode, coordinates, rounding, "
                    "cubic_alpha, exclude_outside, antialias)",
       .samples = {{{"scale: f32[] in 1.9..1.9", "window: f32[=2]", "sizes=[5, 9]"}},
-                  {{"scale: f32[] in 0.47..0.47", "window: f32[=2]", "sizes=[9, 4]",
-                    "mode='cubic'", "antialias=True"}},
-                  {{"scale: f32[] in 0.61..0.61", "window: f32[=2]", "sizes=[8, 4]",
-                    "mode='cubic'", "exclude_outside=True", "coordinates='align_corners'"}},
+                  {{"scale: f32[] in 0.47..0.47", "window: f32[=2]", "sizes=[9, 4]", "mode='cubic'",
+                    "antialias=True"}},
+                  {{"scale: f32[] in 0.61..0.61", "window: f32[=2]", "sizes=[8, 4]", "mode='cubic'",
+                    "exclude_outside=True", "coordinates='align_corners'"}},
                   {{"scale: f32[] in 0.7..0.7", "window: f32[=2] in 0.2..0.9", "sizes=[7, 4]",
                     "coordinates='tf_crop_and_resize'"}},
-                  {{"scale: f32[] in 1.6..1.6", "window: f32[=2]", "sizes=[5, 8]",
-                    "mode='nearest'", "coordinates='half_pixel_symmetric'",
-                    "rounding='round_prefer_ceil'"}}},
+                  {{"scale: f32[] in 1.6..1.6", "window: f32[=2]", "sizes=[5, 8]", "mode='nearest'",
+                    "coordinates='half_pixel_symmetric'", "rounding='round_prefer_ceil'"}}},
       .type = InferResizeWeights,
       .compute = ComputeResizeWeights,
   });

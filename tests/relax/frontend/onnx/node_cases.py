@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node tests: runs each, and says how many pass.
 
-    python node_cases.py [--only PATTERN] [--write FILE]
+    python node_cases.py [--only PATTERN] [--write FILE] [--known]
 
-Each case ends as `pass`, `unsupported` (refused with a clear error), `wrong` or `error`.
+Each case ends as `pass`, `unsupported` (refused with a clear error), `wrong`, `error` or `crash`.  `--known` writes the
+list of those that do not pass, node_cases_known.txt, which test_node_cases.py compares with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import collections
 import fnmatch
 import json
 import multiprocessing
+import pathlib
+import re
+import resource
 import signal
 import sys
 import warnings
@@ -20,6 +24,7 @@ import warnings
 import numpy as np
 
 CASE_LIMIT_S = 60
+MEMORY_LIMIT_BYTES = 12 << 30
 # Numbers smaller than a byte travel in bytes.
 CARRIERS = {
     "int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8",
@@ -103,6 +108,7 @@ def compare(have, want, rtol, atol, i) -> None:
 
 
 def _work(names, queue) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     cases = load_cases()
     for name in names:
         queue.put((name, "start", ""))
@@ -143,14 +149,47 @@ def run_all(names: list[str]) -> dict[str, tuple[str, str]]:
     return results
 
 
+KNOWN = pathlib.Path(__file__).with_name("node_cases_known.txt")
+
+
+def known() -> dict[str, str]:
+    """Cases that do not pass, and how they end."""
+    lines = [line.split("#")[0].split() for line in KNOWN.read_text().splitlines()]
+    return {name: state for state, name in filter(None, lines)}
+
+
+def write_known(results: dict[str, tuple[str, str]]) -> None:
+    rows = sorted((state, name) for name, (state, _) in results.items() if state != "pass")
+    head = [
+        "# Node tests of ONNX that do not pass, and how they end; written by node_cases.py --known.",
+        f"# {len(results) - len(rows)} of {len(results)} pass.",
+    ]
+    KNOWN.write_text("\n".join([*head, *(f"{state} {name}" for state, name in rows)]) + "\n")
+
+
+def reason(state: str, detail: str) -> str:
+    """What a case lacks, short enough to be counted."""
+    operator = re.search(r"[\w.:]+ \(opset \d+\)", detail)
+    if state == "unsupported" and operator:
+        return f"{state}: {operator[0]}"
+    detail = re.sub(r"node '[^']*'|node that makes '[^']*'", "node", detail)
+    return f"{state}: {re.sub(r'[0-9]+', 'N', detail)[:90]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*")
     parser.add_argument("--write")
+    parser.add_argument("--known", action="store_true")
     args = parser.parse_args()
     names = [n for n in load_cases() if fnmatch.fnmatch(n, args.only)]
     results = run_all(names)
+    open_cases = [pair for pair in results.values() if pair[0] != "pass"]
+    for text, count in collections.Counter(reason(*pair) for pair in open_cases).most_common():
+        print(f"{count:5d} {text}")
     print(dict(collections.Counter(state for state, _ in results.values())))
+    if args.known:
+        write_known(results)
     if args.write:
         with open(args.write, "w") as file:
             json.dump(results, file, indent=1)

@@ -135,7 +135,9 @@ def test_every_rule_has_a_name_that_onnx_knows():
     """Misspelled names would never be found."""
     from onnx import defs
 
-    known = {s.name for s in defs.get_all_schemas()} | {"Upsample", "Scatter"}
+    # ONNX Runtime puts the last one into the empty domain.
+    older = {"Upsample", "Scatter", "SimplifiedLayerNormalization"}
+    known = {s.name for s in defs.get_all_schemas()} | older
     assert {r.name for r in registry.all_rules() if not r.domain} <= known
 
 

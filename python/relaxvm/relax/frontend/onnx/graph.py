@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import ml_dtypes  # noqa: F401: NumPy then knows the names of small floats
 import numpy as np
 
 from onnx import helper

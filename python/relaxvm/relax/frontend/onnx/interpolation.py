@@ -47,7 +47,9 @@ class Axis:
 
 def resize_axis(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
     x = g.emit(x)
-    known = isinstance(step.scale, (Fraction, type(None))) and isinstance(step.window, (tuple, type(None)))
+    known = isinstance(step.scale, (Fraction, type(None))) and isinstance(
+        step.window, (tuple, type(None))
+    )
     if known and not is_symbolic(step.size) and not is_symbolic(step.out):
         return _static(g, x, step, how)
     plain = how.mode != "cubic" and not how.antialias and step.window is None

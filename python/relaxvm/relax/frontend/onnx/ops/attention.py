@@ -76,7 +76,9 @@ def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
         if g.dtype(mask) == "bool":
             scores = g.emit(op.where(mask, scores, g.scalar(-math.inf, q)))
         else:
-            scores = g.emit(op.add(scores, op.astype(mask, dtype) if g.dtype(mask) != dtype else mask))
+            scores = g.emit(
+                op.add(scores, op.astype(mask, dtype) if g.dtype(mask) != dtype else mask)
+            )
     stages.append(scores)
     if how.precision and how.precision != dtype:
         scores = g.emit(op.astype(scores, how.precision))
@@ -163,7 +165,12 @@ def attention(
 def _full_width(g: Graph, mask: Any, keys: Any) -> Any:
     """A mask may say nothing about the last keys: they do not take part."""
     have = g.shape(mask)[-1]
-    if g.scalars.same(have, keys) or have == 1 or not isinstance(have, int) or not isinstance(keys, int):
+    if (
+        g.scalars.same(have, keys)
+        or have == 1
+        or not isinstance(have, int)
+        or not isinstance(keys, int)
+    ):
         return mask
     rest = [0] * (2 * g.rank(mask) - 1) + [keys - have]
     if g.dtype(mask) == "bool":
@@ -346,5 +353,3 @@ def embed_layer_normalization(
     else:
         index = op.astype(op.sum(op.astype(mask, "int32"), axis=[1]), "int32")
     return y, index, total
-
-

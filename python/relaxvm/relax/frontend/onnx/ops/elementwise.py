@@ -158,9 +158,7 @@ def cast(g: Graph, x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up
 
 
 @onnx_op("CastLike", since=15)
-def cast_like(
-    g: Graph, x: Expr, like: Value, *, saturate: int = 1, round_mode: str = "up"
-) -> Expr:
+def cast_like(g: Graph, x: Expr, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Expr:
     elem_type = g.input_type(1)
     g.set_output_type(0, elem_type)
     return converted(g, x, elem_type, bool(saturate))

@@ -169,7 +169,12 @@ def compress(g: Graph, x: Expr, condition: Expr, *, axis: int | None = None) -> 
 def unique(g: Graph, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple:
     found = g.emit(
         op.unique(
-            x, sorted=bool(sorted), return_index=True, return_inverse=True, return_counts=True, axis=axis
+            x,
+            sorted=bool(sorted),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
         )
     )
     return tuple(TupleGetItem(found, i) for i in range(4))
@@ -262,9 +267,7 @@ def det(g: Graph, x: Expr) -> Expr:
         order = g.emit(op.where(is_k, pivot, swapped))
         order = op.broadcast_to(op.expand_dims(order, axis=[-1]), [*batch, n, n])
         x = g.emit(op.gather_elements(x, order, axis=len(shape) - 2))
-        sign = op.where(
-            op.equal(pivot, g.constant(k, "int64")), g.scalar(1, x), g.scalar(-1, x)
-        )
+        sign = op.where(op.equal(pivot, g.constant(k, "int64")), g.scalar(1, x), g.scalar(-1, x))
         top = g.emit(op.strided_slice(x, axes=[-2], begin=[k], end=[k + 1]))
         head = g.emit(op.strided_slice(top, axes=[-1], begin=[k], end=[k + 1]))
         factor = op.multiply(op.reshape(sign, batch), op.reshape(head, batch))

@@ -15,7 +15,6 @@ from .convolution import conv
 from .linear import gemm, matmul_integer
 
 
-
 def _along(g, parameter, x, axis, block=0):
     """A scale or zero point in the rank of `x`: one number, one for each index of `axis`, or of blocks."""
     parameter = g.emit(parameter)
@@ -73,9 +72,7 @@ def _saturated(g, rounded, zero, dtype, elem_type=0):
     if np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize > 2:
         raise UnsupportedModel(f"quantization to {dtype} is not supported")
     narrow = NARROW.get(elem_type)
-    limits = (
-        (narrow.low, narrow.high) if narrow else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    )
+    limits = (narrow.low, narrow.high) if narrow else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if zero is not None:
         rounded = op.add(rounded, op.astype(zero, "float32"))
     return op.astype(op.clip(rounded, float(limits[0]), float(limits[1])), dtype)
@@ -364,9 +361,7 @@ def q_linear_concat(g: Graph, y_scale: Expr, y_zero: Expr, *parts: Expr, axis: i
     """After the result's parameters come three inputs for each part: values, scale, zero point."""
     if len(parts) % 3:
         raise InvalidModel(f"{len(parts)} inputs after the first two are no triples")
-    real = [
-        g.emit(dequantized(g, *parts[i : i + 3], axis=1)) for i in range(0, len(parts), 3)
-    ]
+    real = [g.emit(dequantized(g, *parts[i : i + 3], axis=1)) for i in range(0, len(parts), 3)]
     joined = g.emit(op.concat(real, axis=g.axis(axis, g.rank(real[0]))))
     return _requantized(g, joined, y_scale, y_zero)
 
@@ -399,5 +394,3 @@ def q_attention(
     return attention_ms(
         g, g.emit(real), num_heads, mask, past, None, bool(unidirectional), mask_filter_value, scale
     )
-
-

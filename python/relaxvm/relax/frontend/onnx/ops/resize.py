@@ -80,8 +80,12 @@ def resize(
         bool(antialias),
     )
     factors = None if scales is None else _factors(g, x, scales)
-    windows = _factors(g, x, roi) if roi is not None and how.coordinates == "tf_crop_and_resize" else None
-    return _resize(g, x, windows, factors or None, sizes or None, axes, keep_aspect_ratio_policy, how)
+    windows = (
+        _factors(g, x, roi) if roi is not None and how.coordinates == "tf_crop_and_resize" else None
+    )
+    return _resize(
+        g, x, windows, factors or None, sizes or None, axes, keep_aspect_ratio_policy, how
+    )
 
 
 def _factors(g, x, values):
@@ -154,7 +158,9 @@ def _window(g, begin, end):
 
 def _run_time_size(g, have, scale):
     size = g.emit(op.astype(g.as_expr(g.dims_value([have], (1,)), "size"), "float32"))
-    return g.run_time_dims(g.emit(op.astype(op.floor(op.multiply(size, scale)), "int64")), "size")[0]
+    return g.run_time_dims(g.emit(op.astype(op.floor(op.multiply(size, scale)), "int64")), "size")[
+        0
+    ]
 
 
 def _run_time_aspect(g, old, sizes, policy):

@@ -130,3 +130,40 @@ def col2im(
     return op.strided_slice(
         g.emit(full), axes=list(range(2, 2 + n)), begin=list(pads[:n]), end=ends
     )
+
+
+@onnx_op("RoiAlign", since=10)
+def roi_align(
+    g: Graph,
+    x: Expr,
+    rois: Expr,
+    images: Expr,
+    *,
+    coordinate_transformation_mode: str | None = None,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Expr:
+    """The older form counts corners from the middles of elements."""
+    if coordinate_transformation_mode is None:
+        newer = g.model.opsets.get("", 1) >= 16
+        coordinate_transformation_mode = "half_pixel" if newer else "output_half_pixel"
+    first = op.expand_dims(op.astype(images, g.dtype(rois)), axis=[1])
+    return op.vision.roi_align(
+        x,
+        op.concat([g.emit(first), rois], axis=1),
+        pooled_size=[output_height, output_width],
+        spatial_scale=spatial_scale,
+        sample_ratio=sampling_ratio or -1,
+        aligned=coordinate_transformation_mode == "half_pixel",
+        mode=mode,
+    )
+
+
+@onnx_op("MaxRoiPool", since=1)
+def max_roi_pool(
+    x: Expr, rois: Expr, *, pooled_shape: list[int], spatial_scale: float = 1.0
+) -> Expr:
+    return op.vision.roi_pool(x, rois, pooled_size=pooled_shape, spatial_scale=spatial_scale)

@@ -95,7 +95,9 @@ def _half_inverse(g: Graph, re: Any, im: Any, length: Any, back: list[int]) -> A
     cos, sin = _waves(g, size, length, length, dtype)
     k = op.arange(0, size, 1, dtype="int64")
     n = g.as_expr(g.dims_value([length], ()), "length")
-    single = op.logical_or(op.equal(k, g.constant(0, "int64")), op.equal(op.multiply(k, g.constant(2, "int64")), n))
+    single = op.logical_or(
+        op.equal(k, g.constant(0, "int64")), op.equal(op.multiply(k, g.constant(2, "int64")), n)
+    )
     weight = g.emit(op.where(single, g.constant(1, dtype), g.constant(2, dtype)))
     total = op.matmul(op.multiply(re, weight), cos)
     if im is not None:
@@ -187,7 +189,9 @@ def mel_weight_matrix(
     f = lambda v: g.constant(v, "float32")
     number = lambda e: g.emit(op.reshape(op.astype(e, "float32"), []))
     size = lambda d: op.astype(g.as_expr(g.dims_value([d], ()), "size"), "float32")
-    mel = lambda hz: op.multiply(f(2595.0), op.divide(op.log(op.add(f(1.0), op.divide(hz, f(700.0)))), f(2.302585092994046)))
+    mel = lambda hz: op.multiply(
+        f(2595.0), op.divide(op.log(op.add(f(1.0), op.divide(hz, f(700.0)))), f(2.302585092994046))
+    )
     low, high = g.emit(mel(number(lower))), g.emit(mel(number(upper)))
     points = s.add(mels, 2)
     step = op.divide(op.subtract(high, low), size(points))

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of the domain com.microsoft that exporters and ONNX Runtime's own optimizer write for several of ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxvm.relax import op
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..graph import Graph
+from ..registry import Array, Expr, onnx_op
+from .convolution import conv
+from .linear import gemm, inner_agree
+from .movement import pad_11
+
+MICROSOFT = "com.microsoft"
+
+
+def activated(g: Graph, y: Any, name: str, parameters: list[float] | None) -> Any:
+    """The activation that a fused operator ends with."""
+    p = [*(parameters or []), 0.0, 0.0]
+    f = lambda v: g.scalar(v, y)
+    table = {
+        "": lambda: y,
+        "Relu": lambda: op.nn.relu(y),
+        "Sigmoid": lambda: op.sigmoid(y),
+        "Tanh": lambda: op.tanh(y),
+        "LeakyRelu": lambda: op.nn.leakyrelu(y, p[0] if parameters else 0.01),
+        "Clip": lambda: op.clip(y, p[0], p[1]),
+        "HardSigmoid": lambda: op.clip(op.add(op.multiply(y, f(p[0])), f(p[1])), 0.0, 1.0),
+    }
+    if name not in table:
+        raise UnsupportedModel(f"activation '{name}' is not supported")
+    y = g.emit(y)
+    return table[name]()
+
+
+@onnx_op("FusedMatMul", since=1, domain=MICROSOFT)
+@onnx_op("TransposeMatMul", since=1, domain=MICROSOFT)
+def fused_matmul(
+    g: Graph,
+    a: Expr,
+    b: Expr,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803: ONNX's names
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Expr:
+    if transBatchA or transBatchB:
+        raise UnsupportedModel("transposed batches are not supported")
+    a, b = (_last_two_swapped(g, x) if t else x for x, t in ((a, transA), (b, transB)))
+    y = g.emit(op.matmul(*inner_agree(g, a, b)))
+    return y if alpha == 1.0 else op.multiply(y, g.scalar(alpha, a))
+
+
+def _last_two_swapped(g: Graph, x: Any) -> Any:
+    rank = g.rank(x)
+    return x if rank < 2 else g.emit(op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
+
+
+@onnx_op("FusedGemm", since=1, domain=MICROSOFT)
+def fused_gemm(
+    g: Graph,
+    a: Expr,
+    b: Expr,
+    c: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float = 0.0,
+    activation_beta: float = 0.0,
+    activation_gamma: float = 0.0,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803: ONNX's names
+    transB: int = 0,
+) -> Expr:
+    y = gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return activated(g, y, activation, [activation_alpha, activation_beta])
+
+
+@onnx_op("FusedConv", since=1, domain=MICROSOFT)
+def fused_conv(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    residual: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    y = conv(
+        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    y = y if residual is None else op.add(g.emit(y), residual)
+    return activated(g, y, activation, activation_params)
+
+
+@onnx_op("NhwcConv", since=1, domain=MICROSOFT)
+def nhwc_conv(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """Channels last, in data and weight."""
+    rank = g.rank(x)
+    forth, back = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    x, weight = g.emit(op.permute_dims(x, forth)), g.emit(op.permute_dims(weight, forth))
+    y = conv(
+        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    return op.permute_dims(g.emit(y), back)
+
+
+@onnx_op("QuickGelu", since=1, domain=MICROSOFT)
+def quick_gelu(g: Graph, x: Expr, *, alpha: float = 1.702) -> Expr:
+    return op.multiply(x, op.sigmoid(op.multiply(x, g.scalar(alpha, x))))
+
+
+@onnx_op("BiasAdd", since=1, domain=MICROSOFT)
+def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
+    return op.add(op.add(x, bias), skip)
+
+
+@onnx_op("SimplifiedLayerNormalization", since=1, domain="")
+@onnx_op("SimplifiedLayerNormalization", since=1, domain=MICROSOFT)
+def simplified_layer_normalization(
+    g: Graph, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Expr:
+    axes = list(range(g.axis(axis, g.rank(x)), g.rank(x)))
+    return op.nn.rms_norm(x, scale, axes=axes, epsilon=epsilon)
+
+
+@onnx_op("SkipSimplifiedLayerNormalization", since=1, domain=MICROSOFT)
+def skip_simplified_layer_normalization(
+    g: Graph, x: Expr, skip: Expr, gamma: Expr, bias: Expr | None = None, *, epsilon: float = 1e-5
+) -> tuple:
+    total = g.emit(op.add(*g.agree(x, skip)))
+    total = total if bias is None else g.emit(op.add(total, bias))
+    return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
+
+
+@onnx_op("RotaryEmbedding", since=1, domain=MICROSOFT)
+def rotary_embedding(
+    g: Graph,
+    x: Expr,
+    position_ids: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Expr:
+    """[B, S, hidden] or [B, heads, S, depth]; pairs of elements are turned by the position's angle."""
+    flat = g.rank(x) == 3
+    half = g.shape(cos_cache)[1]
+    if not isinstance(half, int):
+        raise UnsupportedModel("its caches must have a known width")
+    if flat:
+        batch, length, width = g.shape(x)
+        if rotary_embedding_dim and not num_heads:
+            raise InvalidModel("num_heads is needed with rotary_embedding_dim")
+        depth = g.scalars.floordiv(width, num_heads) if num_heads else 2 * half
+        heads = g.scalars.floordiv(width, depth)
+        x = g.emit(op.reshape(x, [batch, length, heads, depth]))
+        x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
+    batch, heads, length, depth = g.shape(x)
+    if g.rank(position_ids) == 2:
+        ids = position_ids
+    else:
+        steps = op.expand_dims(op.arange(0, length, 1, dtype="int64"), axis=[0])
+        first = op.reshape(op.astype(position_ids, "int64"), [1, 1])
+        ids = g.emit(op.broadcast_to(g.emit(op.add(steps, first)), [batch, length]))
+    row = lambda cache: g.emit(op.expand_dims(op.take(cache, ids, axis=0), axis=[1]))
+    cos, sin = row(cos_cache), row(sin_cache)
+    turned = 2 * half
+    cut = lambda a, b, step=1: g.emit(
+        op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[step])
+    )
+    first, second = (
+        (cut(0, turned, 2), cut(1, turned, 2)) if interleaved else (cut(0, half), cut(half, turned))
+    )
+    a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
+    b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
+    if interleaved:
+        pair = op.stack([a, b], axis=4)
+        y = g.emit(op.reshape(g.emit(pair), [batch, heads, length, turned]))
+    else:
+        y = g.emit(op.concat([a, b], axis=3))
+    if not g.scalars.same(depth, turned):
+        y = g.emit(op.concat([y, cut(turned, depth)], axis=3))
+    if not flat:
+        return y
+    y = g.emit(op.permute_dims(y, [0, 2, 1, 3]))
+    return op.reshape(y, [batch, length, g.scalars.mul(heads, depth)])
+
+
+@onnx_op("MatMulNBits", since=1, domain=MICROSOFT)
+def matmul_n_bits(
+    g: Graph,
+    x: Expr,
+    packed: Array,
+    scales: Array,
+    zeros: Array | None = None,
+    group_index: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    K: int,  # noqa: N803: ONNX's names
+    N: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+) -> Expr:
+    """x times a matrix of small integers in blocks, each with a scale and a zero point; lowest bits first."""
+    if bits not in (2, 4, 8) or group_index is not None or weight_prepacked:
+        raise UnsupportedModel("only plain blocks of 2, 4 or 8 bits are supported")
+    blocks = -(-K // block_size)
+    codes = _unpacked(packed.reshape(N, -1), bits).reshape(N, blocks, block_size)
+    if zeros is None:
+        middle: Any = 1 << (bits - 1)
+    elif zeros.dtype == np.uint8:
+        middle = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks, None]
+    else:
+        middle = zeros.reshape(N, blocks, 1)
+    real = (codes.astype(np.float32) - middle) * scales.reshape(N, blocks, 1).astype(np.float32)
+    matrix = np.ascontiguousarray(real.reshape(N, -1)[:, :K].T)
+    y = op.matmul(x, g.constant(matrix, g.dtype(x)))
+    return y if bias is None else op.add(g.emit(y), bias)
+
+
+def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+    parts = [(data >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(data.shape[0], -1)
+
+
+@onnx_op("ExpandDims", since=1, domain=MICROSOFT)
+def expand_dims(g: Graph, x: Expr, axis: Array) -> Expr:
+    return op.expand_dims(x, axis=[g.axis(int(axis.reshape(-1)[0]), g.rank(x) + 1)])
+
+
+onnx_op("Pad", since=1, domain=MICROSOFT)(pad_11)

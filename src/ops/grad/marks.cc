@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marks that differentiation reads; elsewhere they are the value itself.
+#include "ops/compute.h"
+
+namespace relaxvm::ops {
+namespace {
+
+OpDef Mark(const char* name, const char* doc) {
+  return Define<NoAttrs>({
+      .name = name,
+      .doc = doc,
+      .args = {{"input", "The tensor."}},
+      .reference = "out = input",
+      .samples = {{{"input: f32[4, 8]"}}},
+      .type = [](TypeCtx& ctx, const NoAttrs&) -> Type { return ctx.Tensor(0); },
+      .compute = [](const ComputeArgs& in, const NoAttrs&) -> Tensors {
+        return {tir::Map(in[0], [](Expr e) { return e; }, "mark")};
+      },
+  });
+}
+
+}  // namespace
+
+std::vector<OpDef> grad_marks() {
+  return {Mark("grad.no_grad", "The value; no gradient passes it."),
+          Mark("grad.start_checkpoint",
+               "The value; what follows is computed again instead of being kept."),
+          Mark("grad.end_checkpoint", "The value; what follows is kept for the gradient again.")};
+}
+
+}  // namespace relaxvm::ops

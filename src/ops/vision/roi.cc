@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// vision.roi_align and vision.roi_pool: regions of images, each reduced to the same small size.
+// A region is a row (image, x1, y1, x2, y2).
+#include "ops/loops.h"
+
+namespace relaxvm::ops {
+namespace {
+
+using ir::CallIntrin;
+
+struct Roi {
+  Ints pooled_size;
+  double spatial_scale = 1.0;
+  int64_t sample_ratio = -1;
+  bool aligned = false;
+  std::string layout = "NCHW";
+  std::string mode = "avg";
+};
+
+Type InferRoi(TypeCtx& ctx, const Roi& a) {
+  TensorType x = ctx.Float(0), rois = ctx.Float(1);
+  ctx.SameDtype(0, 1);
+  ctx.CheckRank(0, 4);
+  ctx.CheckRank(1, 2);
+  if (a.layout != "NCHW") {
+    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW', got '", a.layout, "'");
+  }
+  if (a.mode != "avg" && a.mode != "max") {
+    ctx.Error(ErrorKind::kValueError, "mode must be 'avg' or 'max', got '", a.mode, "'");
+  }
+  if (a.pooled_size.size() != 2 || a.pooled_size[0] < 1 || a.pooled_size[1] < 1) {
+    ctx.Error(ErrorKind::kValueError, "pooled_size must be one or two positive integers");
+  }
+  auto xs = x->GetShape(), rs = rois->GetShape();
+  if (!xs.has_value() || !rs.has_value()) return ctx.Result(std::nullopt, 4, x->dtype);
+  if (ctx.Prove(ir::NotEqual((*rs)[1], Expr(5)))) {
+    ctx.Error(ErrorKind::kValueError, "rois must have rows of 5 numbers, got ", DescribeType(rois));
+  }
+  return ctx.Result(Dims{(*rs)[0], (*xs)[1], Expr(a.pooled_size[0]), Expr(a.pooled_size[1])},
+                    x->dtype);
+}
+
+void SpreadSize(Roi& a) {
+  if (a.pooled_size.size() == 1) a.pooled_size.push_back(a.pooled_size[0]);
+}
+
+class RoiBody {
+ public:
+  RoiBody(const Roi& a, const Buffer& data, const Buffer& rois, const Buffer& out)
+      : a_(a), data_(data), rois_(rois), out_(out), real_(WideDtype(data.elem_dtype())) {}
+  virtual ~RoiBody() = default;
+
+  Stmt Run() {
+    return LoopNest(out_.shape(), [&](const Indices& i) { return Element(i); });
+  }
+
+ protected:
+  virtual Stmt Element(const Indices& i) = 0;
+
+  Expr Real(double v) const { return ir::ConstFloat(real_, v); }
+  Expr Real(const Expr& e) const { return ir::Cast(real_, e); }
+  Expr Corner(const Expr& r, int64_t k) const {
+    return Real(rois_.Load({r, Expr(k)})) * Real(a_.spatial_scale);
+  }
+  Expr Clamped(const Expr& i, const Expr& extent) const {
+    return ir::Max(ir::Min(i, extent - Expr(1)), Expr(0));
+  }
+  Expr Image(const Expr& r) const {
+    Expr index = ir::Cast(Int(64), Real(rois_.Load({r, Expr(0)})));
+    return Clamped(index, data_.shape()[0]);
+  }
+  Stmt Store(const Indices& i, const Expr& value) const {
+    return tir::BufferStore(out_, ir::Cast(out_.elem_dtype(), value), i);
+  }
+  // Nothing can be read.
+  Expr IsEmpty() const { return ir::Equal(data_.shape()[0] * height() * width(), Expr(0)); }
+  Expr height() const { return data_.shape()[2]; }
+  Expr width() const { return data_.shape()[3]; }
+
+  const Roi& a_;
+  Buffer data_, rois_, out_;
+  DLDataType real_;
+};
+
+// The mean (or greatest) of interpolated samples in each cell.
+class AlignBody : public RoiBody {
+ public:
+  using RoiBody::RoiBody;
+
+ protected:
+  struct Axis {
+    ir::Var begin, cell, count;
+    Stmt bind;
+  };
+
+  Axis AxisOf(const char* name, const Expr& r, int64_t first, int64_t last, int64_t parts) const {
+    std::string text(name);
+    ir::Var begin(text + "_begin", real_), cell(text + "_cell", real_), count(text, Int(64));
+    Expr offset = Real(a_.aligned ? 0.5 : 0.0);
+    Expr extent = Corner(r, last) - offset - Expr(begin);
+    if (!a_.aligned) extent = ir::Max(extent, Real(1));
+    Expr adaptive = ir::Cast(Int(64), CallIntrin(Intrin::kCeil, {cell}));
+    Expr samples = a_.sample_ratio > 0 ? Expr(a_.sample_ratio) : adaptive;
+    Stmt bind = Sequence({tir::Bind(begin, Corner(r, first) - offset),
+                          tir::Bind(cell, ir::Div(extent, Real(static_cast<double>(parts)))),
+                          tir::Bind(count, ir::Max(samples, Expr(0)))});
+    return {begin, cell, count, bind};
+  }
+
+  // Sample `k` of cell `i`.
+  Expr Sample(const Axis& axis, const Expr& i, const Expr& k) const {
+    Expr share = ir::Div((Real(k) + Real(0.5)) * Expr(axis.cell), Real(Expr(axis.count)));
+    return Expr(axis.begin) + Real(i) * Expr(axis.cell) + share;
+  }
+
+  struct Neighbours {
+    Expr low, high, share;  // of the higher one
+  };
+  Neighbours Around(const Expr& at, const Expr& extent) const {
+    Expr inside = ir::Max(at, Real(0));
+    Expr low = ir::Min(ir::Cast(Int(64), inside), extent - Expr(1));
+    Expr last = ir::GreaterEqual(low, extent - Expr(1));
+    Expr share = ir::Select(last, Real(0), inside - Real(low));
+    return {ir::Max(low, Expr(0)), ir::Max(ir::Min(low + Expr(1), extent - Expr(1)), Expr(0)),
+            share};
+  }
+
+  Expr Outside(const Expr& at, const Expr& extent) const {
+    return ir::Or(ir::Less(at, Real(-1)), ir::Greater(at, Real(extent)));
+  }
+
+  Stmt Element(const Indices& i) override {
+    const bool average = a_.mode == "avg";
+    Axis y = AxisOf("rows", i[0], 2, 4, a_.pooled_size[0]);
+    Axis x = AxisOf("columns", i[0], 1, 3, a_.pooled_size[1]);
+    Cell total("total", real_);
+    ir::Var iy("iy", Int(64)), ix("ix", Int(64)), row("row", real_), column("column", real_);
+    ir::Var image("image", Int(64));
+    Neighbours v = Around(row, height()), h = Around(column, width());
+    auto part = [&](const Expr& at_row, const Expr& at_column, const Expr& weight) {
+      return Real(data_.Load({image, i[1], at_row, at_column})) * weight;
+    };
+    Expr up = Real(1) - v.share, left = Real(1) - h.share;
+    std::vector<Expr> parts{part(v.low, h.low, up * left), part(v.low, h.high, up * h.share),
+                            part(v.high, h.low, v.share * left),
+                            part(v.high, h.high, v.share * h.share)};
+    Expr value = average ? parts[0] + parts[1] + parts[2] + parts[3]
+                         : ir::Max(ir::Max(parts[0], parts[1]), ir::Max(parts[2], parts[3]));
+    Expr outside = ir::Or(IsEmpty(), ir::Or(Outside(row, height()), Outside(column, width())));
+    value = ir::IfThenElse(outside, Real(0), value);
+    Expr next = average ? total.Get() + value : ir::Max(total.Get(), value);
+    Stmt sample = Sequence({tir::Bind(row, Sample(y, i[2], iy)),
+                            tir::Bind(column, Sample(x, i[3], ix)), total.Set(next)});
+    Stmt loop = tir::For(iy, Expr(0), Expr(y.count), tir::ForKind::kSerial,
+                         tir::For(ix, Expr(0), Expr(x.count), tir::ForKind::kSerial, sample));
+    Expr count = Expr(y.count) * Expr(x.count);
+    Expr result = average ? ir::Div(total.Get(), Real(ir::Max(count, Expr(1))))
+                          : ir::Select(ir::Greater(count, Expr(0)), total.Get(), Real(0));
+    return Sequence({y.bind, x.bind, tir::Bind(image, Image(i[0])), total.Alloc(),
+                     total.Set(average ? Real(0) : ir::MinValue(real_)), loop, Store(i, result)});
+  }
+};
+
+// The greatest element of each cell, whose borders are rounded.
+class PoolBody : public RoiBody {
+ public:
+  using RoiBody::RoiBody;
+
+ protected:
+  struct Range {
+    Expr begin, end;
+  };
+  Range CellOf(const Expr& r, int64_t first, int64_t last, int64_t parts, const Expr& i,
+               const Expr& extent) const {
+    auto rounded = [&](int64_t k) {
+      Expr half = CallIntrin(Intrin::kFloor, {Corner(r, k) + Real(0.5)});
+      return ir::Cast(Int(64), half);
+    };
+    Expr start = rounded(first);
+    Expr size = Real(ir::Max(rounded(last) - start + Expr(1), Expr(1)));
+    Expr cell = ir::Div(size, Real(static_cast<double>(parts)));
+    Expr low = ir::Cast(Int(64), CallIntrin(Intrin::kFloor, {Real(i) * cell}));
+    Expr high = ir::Cast(Int(64), CallIntrin(Intrin::kCeil, {(Real(i) + Real(1)) * cell}));
+    auto bounded = [&](const Expr& e) { return ir::Max(ir::Min(e + start, extent), Expr(0)); };
+    return {bounded(low), bounded(high)};
+  }
+
+  Stmt Element(const Indices& i) override {
+    Range rows = CellOf(i[0], 2, 4, a_.pooled_size[0], i[2], height());
+    Range columns = CellOf(i[0], 1, 3, a_.pooled_size[1], i[3], width());
+    Cell greatest("greatest", real_);
+    ir::Var y("y", Int(64)), x("x", Int(64)), image("image", Int(64));
+    ir::Var y0("y0", Int(64)), y1("y1", Int(64)), x0("x0", Int(64)), x1("x1", Int(64));
+    Expr value = Real(data_.Load({image, i[1], y, x}));
+    Stmt look = greatest.Set(ir::Max(greatest.Get(), value));
+    Stmt loop = tir::For(
+        y, y0, ir::Max(Expr(y1) - Expr(y0), Expr(0)), tir::ForKind::kSerial,
+        tir::For(x, x0, ir::Max(Expr(x1) - Expr(x0), Expr(0)), tir::ForKind::kSerial, look));
+    Expr empty = ir::Or(ir::LessEqual(y1, y0), ir::LessEqual(x1, x0));
+    loop = tir::IfThenElse(ir::Not(IsEmpty()), loop);
+    empty = ir::Or(IsEmpty(), empty);
+    return Sequence({tir::Bind(image, Image(i[0])), tir::Bind(y0, rows.begin),
+                     tir::Bind(y1, rows.end), tir::Bind(x0, columns.begin),
+                     tir::Bind(x1, columns.end), greatest.Alloc(),
+                     greatest.Set(ir::MinValue(real_)), loop,
+                     Store(i, ir::Select(empty, Real(0), greatest.Get()))});
+  }
+};
+
+template <typename Body>
+Tensors ComputeRoi(const ComputeArgs& in, const Roi& a, const char* name) {
+  auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
+    return Body(a, ins[0], ins[1], outs[0]).Run();
+  };
+  return tir::Opaque({{name, in.OutShape(), in.OutDtype()}}, {in[0], in[1]}, body, name);
+}
+
+const ArgDoc kData = {"data", "The images [batch, channels, height, width]."};
+const ArgDoc kRois = {"rois", "Rows of image, x1, y1, x2, y2."};
+const std::pair<const char*, const char*> kSmall[] = {
+    {"float16", "corners rounded to 11 bits lie in other cells"},
+    {"bfloat16", "corners rounded to 8 bits lie in other cells"}};
+
+}  // namespace
+
+OpDef vision_roi_align() {
+  return Define<Roi>({
+      .name = "vision.roi_align",
+      .doc = "Regions of images, each cell the mean of interpolated samples.",
+      .args = {kData, kRois},
+      .attrs = {{"pooled_size", &Roi::pooled_size, "Cells along height and width.", true},
+                {"spatial_scale", &Roi::spatial_scale, "Factor of the corners.", true},
+                {"sample_ratio", &Roi::sample_ratio,
+                 "Samples of a cell along each axis; below 1: one for each element."},
+                {"aligned", &Roi::aligned, "Corners count from the edges of elements."},
+                {"layout", &Roi::layout, "'NCHW'."},
+                {"mode", &Roi::mode, "'avg' or 'max'."}},
+      .reference = "out = roi_align(data, rois, pooled_size, spatial_scale, sample_ratio, aligned, "
+                   "mode)",
+      .samples = {{{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..5", "pooled_size=[3, 2]",
+                    "spatial_scale=1.0", "sample_ratio=2"}},
+                  {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=2",
+                    "spatial_scale=0.5", "aligned=True"}},
+                  {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=2",
+                    "spatial_scale=1.0", "mode='max'"}}},
+      .type = InferRoi,
+      .compute = [](const ComputeArgs& in,
+                    const Roi& a) { return ComputeRoi<AlignBody>(in, a, "roi_align"); },
+      .complete = SpreadSize,
+      .exceptions = {std::begin(kSmall), std::end(kSmall)},
+  });
+}
+
+OpDef vision_roi_pool() {
+  return Define<Roi>({
+      .name = "vision.roi_pool",
+      .doc = "Regions of images, each cell its greatest element.",
+      .args = {kData, kRois},
+      .attrs = {{"pooled_size", &Roi::pooled_size, "Cells along height and width.", true},
+                {"spatial_scale", &Roi::spatial_scale, "Factor of the corners.", true},
+                {"layout", &Roi::layout, "'NCHW'."}},
+      .reference = "out = roi_pool(data, rois, pooled_size, spatial_scale)",
+      .samples = {{{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
+                    "spatial_scale=1.0"}},
+                  {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..9", "pooled_size=2",
+                    "spatial_scale=0.5"}}},
+      .type = InferRoi,
+      .compute = [](const ComputeArgs& in,
+                    const Roi& a) { return ComputeRoi<PoolBody>(in, a, "roi_pool"); },
+      .complete = SpreadSize,
+      .exceptions = {std::begin(kSmall), std::end(kSmall)},
+  });
+}
+
+}  // namespace relaxvm::ops

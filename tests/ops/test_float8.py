@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floats of 8 bits: every code, and rounding of values around every code, as ml_dtypes has it."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax, tirx
+from relaxvm.relax import op
+
+FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+
+
+def converter(have: str, want: str):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((tirx.Var("n", "int64"),), have))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(op.astype(x, want)))
+    main = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())["main"]
+    return lambda a: main(relaxvm.runtime.tensor(a)).numpy()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_code_has_its_value(name: str) -> None:
+    codes = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    np.testing.assert_array_equal(converter(name, "float32")(codes), codes.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rounds_to_the_nearest_and_halves_to_even(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    values = np.sort(values[np.isfinite(values)])
+    middles = (values[1:] + values[:-1]) / 2
+    near = [np.nextafter(middles, np.float32(s * np.inf)) for s in (-1, 1)]
+    special = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-30, 0.0, -0.0], np.float32)
+    top = values[-1] * np.linspace(0.9, 1.5, 99, dtype=np.float32)
+    x = np.concatenate([values, middles, *near, special, top, -top]).astype(np.float32)
+    got, want = converter("float32", name)(x), x.astype(dtype)
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+    np.testing.assert_array_equal(np.signbit(got.astype("f4")), np.signbit(want.astype("f4")))

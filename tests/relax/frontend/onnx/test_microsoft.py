@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of com.microsoft beside ONNX Runtime, with symbolic batch and length."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.peer
+
+f4 = np.float32
+RNG = np.random.default_rng(11)
+MATRIX = RNG.standard_normal((8, 6)).astype(f4)
+BYTES = RNG.integers(0, 255, (8, 6)).astype(np.uint8)
+VECTOR = RNG.standard_normal(8).astype(f4)
+ROWS = "g (float[n, s, 8] x) => (float[a, b, c] y) "
+SHAPES = [{"x": (1, 3, 8)}, {"x": (2, 5, 8)}]
+CASES = {
+    # name: (graph, weights, shapes of the inputs)
+    "FusedMatMul": (
+        "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.FusedMatMul<alpha=0.5, transB=1>(x, w) }",
+        {"w": np.ascontiguousarray(MATRIX.T)}, [{"x": (3, 8)}, {"x": (1, 8)}]),
+    "FusedGemm": (
+        "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.FusedGemm<activation=\"Relu\">(x, w, c) }",
+        {"w": MATRIX, "c": VECTOR[:6]}, [{"x": (3, 8)}]),
+    "FusedConv": (
+        "g (float[n, 3, h, w] x) => (float[a, b, c, d] y) { y = com.microsoft.FusedConv<activation=\"Relu\", "
+        "pads=[1,1,1,1]>(x, k) }",
+        {"k": RNG.standard_normal((4, 3, 3, 3)).astype(f4)}, [{"x": (1, 3, 5, 6)}]),
+    "QuickGelu": (ROWS + "{ y = com.microsoft.QuickGelu(x) }", {}, SHAPES),
+    "Gelu": (ROWS + "{ y = com.microsoft.Gelu(x) }", {}, SHAPES),
+    "FastGelu": (ROWS + "{ y = com.microsoft.FastGelu(x, v) }", {"v": VECTOR}, SHAPES),
+    "BiasGelu": (ROWS + "{ y = com.microsoft.BiasGelu(x, v) }", {"v": VECTOR}, SHAPES),
+    "SkipLayerNormalization": (
+        ROWS + "{ y = com.microsoft.SkipLayerNormalization(x, x, v, v) }", {"v": VECTOR}, SHAPES),
+    "SkipSimplifiedLayerNormalization": (
+        ROWS + "{ y = com.microsoft.SkipSimplifiedLayerNormalization(x, x, v) }", {"v": VECTOR}, SHAPES),
+    "Attention": (
+        ROWS + "{ y = com.microsoft.Attention<num_heads=2>(x, w, b) }",
+        {"w": RNG.standard_normal((8, 24)).astype(f4), "b": RNG.standard_normal(24).astype(f4)}, SHAPES),
+    "Attention causal": (
+        ROWS + "{ y = com.microsoft.Attention<num_heads=2, unidirectional=1>(x, w, b) }",
+        {"w": RNG.standard_normal((8, 24)).astype(f4), "b": RNG.standard_normal(24).astype(f4)}, SHAPES),
+    "MultiHeadAttention": (
+        ROWS + "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(x, x, x) }", {}, SHAPES),
+    "RotaryEmbedding": (
+        ROWS + "{ p = Constant<value = int64[1] {1}>() y = com.microsoft.RotaryEmbedding<num_heads=2>(x, p, c, s) }",
+        {"c": RNG.standard_normal((16, 2)).astype(f4), "s": RNG.standard_normal((16, 2)).astype(f4)}, SHAPES),
+    "DynamicQuantizeMatMul": (
+        "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.DynamicQuantizeMatMul(x, w, s, z) }",
+        {"w": BYTES, "s": f4([0.02]), "z": np.uint8([120])}, [{"x": (3, 8)}]),
+    "MatMulNBits": (
+        "g (float[n, 32] x) => (float[a, b] y) { y = com.microsoft.MatMulNBits<K=32, N=4, bits=4, block_size=16>"
+        "(x, w, s, z) }",
+        {"w": RNG.integers(0, 255, (4, 2, 8)).astype(np.uint8), "s": RNG.random(8).astype(f4),
+         "z": RNG.integers(0, 255, 4).astype(np.uint8)}, [{"x": (3, 32)}]),
+    "QLinearAdd": (
+        "g (float[n, 8] x) => (float[a, b] y) { q = QuantizeLinear(x, s, z) "
+        "r = com.microsoft.QLinearAdd(q, s, z, q, s, z, t, z) y = DequantizeLinear(r, t, z) }",
+        {"s": f4(0.02), "t": f4(0.05), "z": np.uint8(120)}, [{"x": (3, 8)}]),
+    "QLinearSigmoid": (
+        "g (float[n, 8] x) => (float[a, b] y) { q = QuantizeLinear(x, s, z) "
+        "r = com.microsoft.QLinearSigmoid(q, s, z, t, z) y = DequantizeLinear(r, t, z) }",
+        {"s": f4(0.02), "t": f4(0.01), "z": np.uint8(20)}, [{"x": (3, 8)}]),
+    "QLinearConv": (
+        "g (float[n, 3, h, w] x) => (float[a, b, c, d] y) { q = QuantizeLinear(x, s, z) "
+        "r = QLinearConv<pads=[1,1,1,1]>(q, s, z, k, t, o, t, z) y = DequantizeLinear(r, t, z) }",
+        {"s": f4(0.02), "t": f4(0.05), "z": np.uint8(120), "o": np.int8(0),
+         "k": RNG.integers(-9, 9, (4, 3, 3, 3)).astype(np.int8)}, [{"x": (1, 3, 5, 6)}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees(name, make_model, run_model_once):
+    import onnxruntime
+
+    text, weights, shapes = CASES[name]
+    model = make_model(text, 17, weights)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    ours = run_model_once(model)
+    rng = np.random.default_rng(7)
+    for shape in shapes:
+        feed = {k: rng.standard_normal(s, dtype=f4) for k, s in shape.items()}
+        for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
+            assert have.shape == want.shape, shape
+            np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
