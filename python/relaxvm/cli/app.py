@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import compiling, doctoring, inspecting, running, serving
+from . import benching, compiling, doctoring, inspecting, running, serving
 from .report import Report, reporting
 
 app = typer.Typer(
@@ -158,6 +158,63 @@ def serve_command(
                 certificate,
                 key,
                 target,
+            ),
+        )
+
+
+@app.command("bench")
+def bench_command(
+    model: Model,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", "-i", help="Inputs: x=data.npy, or an .npz with one array per input."
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="Shape of a random input: x=1,3,48,192."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often the engines take turns; the least time counts.")
+    ] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Time that each engine gets, over all rounds.")
+    ] = 2.0,
+    num_threads: Threads = 0,
+    target: TargetName = "llvm",
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Every kernel beside the limits of this machine.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the profile as a page with a roofline.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write a trace that Perfetto opens.")
+    ] = None,
+    peer: Annotated[
+        bool, typer.Option(help="Run ONNX Runtime in turn, when it is installed.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Times a model, beside ONNX Runtime where that is installed."""
+    with reporting(Report(json)) as report:
+        benching.run(
+            report,
+            model,
+            benching.Options(
+                input or [],
+                shape or [],
+                seed,
+                rounds,
+                seconds,
+                num_threads,
+                target,
+                profile,
+                html,
+                trace,
+                peer,
             ),
         )
 

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine can do at most, measured: multiply-adds and memory traffic, by tensor programs of our own."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# Chains of dependent multiply-adds hide each other's latency; lanes x chains must fit the registers, and which
+# pair does is found by trying.
+_SHAPES = ((16, 24), (8, 12), (4, 24))
+_STEPS = 20_000
+# Far above any last-level cache of one machine's share, and small enough for a small machine.
+_TRAFFIC_BYTES = 256 << 20
+_SECONDS = 0.4
+
+_PEAK = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(x: T.Buffer(({threads}, {width}), "float32"), y: T.Buffer(({threads}, {width}), "float32")):
+        for t in T.parallel({threads}):
+            acc = T.alloc_buffer(({width},), "float32", scope="local")
+            for i in T.unroll({chains}):
+                for v in T.vectorized({lanes}):
+                    acc[i * {lanes} + v] = x[t, i * {lanes} + v]
+            for k in range({steps}):
+                for i in T.unroll({chains}):
+                    for v in T.vectorized({lanes}):
+                        acc[i * {lanes} + v] = T.fma(
+                            acc[i * {lanes} + v], acc[i * {lanes} + v], acc[i * {lanes} + v]
+                        )
+            for i in T.unroll({chains}):
+                for v in T.vectorized({lanes}):
+                    y[t, i * {lanes} + v] = acc[i * {lanes} + v]
+
+    @R.function
+    def main(x: R.Tensor(({threads}, {width}), "float32")):
+        return R.call_tir(Module.kernel, (x,), R.Tensor(({threads}, {width}), "float32"))
+"""
+
+_TRAFFIC = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(x: T.Buffer(({threads}, {width}), "float32"), y: T.Buffer(({threads}, 16), "float32")):
+        for t in T.parallel({threads}):
+            acc = T.alloc_buffer((64,), "float32", scope="local")
+            for v in T.vectorized(64):
+                acc[v] = T.float32(0)
+            for k in range({width} // 64):
+                for v in T.vectorized(64):
+                    acc[v] = acc[v] + x[t, k * 64 + v]
+            for v in T.vectorized(16):
+                y[t, v] = acc[v] + acc[v + 16] + acc[v + 32] + acc[v + 48]
+
+    @R.function
+    def main(x: R.Tensor(({threads}, {width}), "float32")):
+        return R.call_tir(Module.kernel, (x,), R.Tensor(({threads}, 16), "float32"))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """float32 multiply-adds and reads from memory, with all threads of a run."""
+
+    threads: int
+    gflop_per_s: float
+    gb_per_s: float
+
+    def share(self, seconds: float, flops: float, num_bytes: float) -> float:
+        """How much of the nearer limit some work reached (the roofline: Williams, Waterman, Patterson 2009)."""
+        if seconds <= 0:
+            return 0.0
+        least = max(flops / self.gflop_per_s, num_bytes / self.gb_per_s) / 1e9
+        return least / seconds
+
+
+def measure(threads: int, target: str) -> Limits:
+    """Runs for about two seconds; compiles four small programs."""
+    flops = 0.0
+    for lanes, chains in _SHAPES:
+        width = lanes * chains
+        text = _PEAK.format(threads=threads, width=width, lanes=lanes, chains=chains, steps=_STEPS)
+        seconds = _least_seconds(text, np.full((threads, width), 0.5, "float32"), threads, target)
+        flops = max(flops, 2 * width * _STEPS * threads / seconds)
+    width = _TRAFFIC_BYTES // 4 // threads // 64 * 64
+    data = np.ones((threads, width), "float32")
+    seconds = _least_seconds(_TRAFFIC.format(threads=threads, width=width), data, threads, target)
+    return Limits(threads, flops / 1e9, data.nbytes / seconds / 1e9)
+
+
+def _least_seconds(text: str, data: np.ndarray, threads: int, target: str) -> float:
+    from .. import compile as compile_module
+    from .._session.build import apply_threads
+    from ..runtime import VirtualMachine, cpu, tensor
+    from ..script import from_source
+
+    vm = VirtualMachine(compile_module(from_source(text), target=target), cpu())
+    apply_threads(vm, threads)
+    function, argument = vm["main"], tensor(data)
+    return least_seconds(lambda: function(argument), _SECONDS)
+
+
+def least_seconds(run: Callable[[], Any], budget_s: float, rounds: int = 3) -> float:
+    """The least time of one call, after a first one that does not count."""
+    run()
+    least, end = float("inf"), time.perf_counter() + budget_s
+    while rounds > 0 or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        least = min(least, time.perf_counter() - start)
+        rounds -= 1
+    return least
