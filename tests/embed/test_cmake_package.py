@@ -75,7 +75,7 @@ def build(source: pathlib.Path, package: pathlib.Path) -> pathlib.Path:
     """Configures and builds an outside project against a CMake package; gives its build folder."""
     folder = source / "build"
     run(
-        *("cmake", "-S", source, "-B", folder, f"-Drelaxvm_ROOT={package}"),
+        *("cmake", "-G", "Ninja", "-S", source, "-B", folder, f"-Drelaxvm_ROOT={package}"),
         *(f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Debug"),
         *("-DCMAKE_CXX_FLAGS_DEBUG=-O0", *compiler_cache()),
     )

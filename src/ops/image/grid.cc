@@ -248,8 +248,8 @@ OpDef image_grid_sample() {
                   {{"data: f32[1, 2, 3, 4, 5]", "grid: f32[1, =3, 2, 3, 6]", "layout='NCDHW'"}}},
       .type = InferGridSample,
       .compute = ComputeGridSample,
-      .exceptions = {{"bfloat16", "places rounded to 8 bits fall on other elements"},
-                     {"float16", "places rounded to 11 bits fall on other elements"}},
+      .exceptions = {{"bf16", "places rounded to 8 bits fall on other elements"},
+                     {"f16", "places rounded to 11 bits fall on other elements"}},
   });
 }
 

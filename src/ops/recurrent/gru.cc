@@ -18,6 +18,7 @@ Type InferGru(TypeCtx& ctx, const Gru& a) {
     ctx.Error(ErrorKind::kValueError, "activations must name 2, got '", a.activations, "'");
   }
   ctx.SameDtype(0, kBias);
+  if (!types.AreKnown()) return RecurrentResult(ctx, types, 1);
   Dims rs = types.r->GetShape().value(), want{rs[0], rs[1], rs[4]};
   auto have = ctx.Tensor(kBias)->GetShape();
   bool fits = have.has_value() && have->size() == 3;

@@ -17,7 +17,7 @@ Type InferLstm(TypeCtx& ctx, const Lstm& a) {
   if (CountActivations(a) != 3) {
     ctx.Error(ErrorKind::kValueError, "activations must name 3, got '", a.activations, "'");
   }
-  if (ctx.Has(kPeepholes)) {
+  if (ctx.Has(kPeepholes) && types.AreKnown()) {
     ctx.SameDtype(0, kPeepholes);
     auto have = ctx.Tensor(kPeepholes)->GetShape();
     Dims rs = types.r->GetShape().value(), want{rs[0], rs[1], Expr(3), rs[4]};

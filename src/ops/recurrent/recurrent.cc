@@ -109,10 +109,8 @@ RecurrentTypes CheckRecurrent(const TypeCtx& ctx, const RecurrentAttrs& a, int64
     ctx.Error(ErrorKind::kValueError,
               "direction must be 'forward', 'reverse' or 'bidirectional', got '", a.direction, "'");
   }
+  if (!types.AreKnown()) return types;
   auto xs = types.x->GetShape(), rs = types.r->GetShape(), hs = types.state->GetShape();
-  if (!xs.has_value() || !rs.has_value() || !hs.has_value()) {
-    ctx.Error(ErrorKind::kValueError, "the dimensions of x, r and the states must be known");
-  }
   auto same = [&](const Expr& left, const Expr& right, const char* what) {
     if (!ctx.Equal(left, right)) {
       ctx.Error(ErrorKind::kValueError, what, " must agree: ", DescribeType(types.x), ", ",
@@ -136,8 +134,12 @@ RecurrentTypes CheckRecurrent(const TypeCtx& ctx, const RecurrentAttrs& a, int64
 }
 
 Type RecurrentResult(TypeCtx& ctx, const RecurrentTypes& types, size_t num_states) {
-  Dims xs = types.x->GetShape().value(), hs = types.state->GetShape().value();
-  ffi::Array<Type> results{ctx.Result(Dims{xs[0], hs[0], hs[1], hs[2]}, types.x->dtype)};
+  std::optional<Dims> sequence;
+  if (types.AreKnown()) {
+    Dims xs = types.x->GetShape().value(), hs = types.state->GetShape().value();
+    sequence = Dims{xs[0], hs[0], hs[1], hs[2]};
+  }
+  ffi::Array<Type> results{ctx.Result(sequence, 4, types.x->dtype)};
   for (size_t i = 0; i < num_states; ++i) results.push_back(ctx.Like(types.state));
   return ir::TupleType(results);
 }

@@ -31,6 +31,9 @@ inline auto UsualActivations(const char* usual) {
 // padding.
 struct RecurrentTypes {
   TensorType x, r, state;
+  bool AreKnown() const {  // else: only ranks and dtypes were checked
+    return x->GetShape().has_value() && r->GetShape().has_value() && state->GetShape().has_value();
+  }
 };
 // Checks arguments 0 (x), 1 (r) and the states from 2 on; `lengths`: the position of the optional
 // lengths.

@@ -218,8 +218,8 @@ Tensors ComputeRoi(const ComputeArgs& in, const Roi& a, const char* name) {
 const ArgDoc kData = {"data", "The images [batch, channels, height, width]."};
 const ArgDoc kRois = {"rois", "Rows of image, x1, y1, x2, y2."};
 const std::pair<const char*, const char*> kSmall[] = {
-    {"float16", "corners rounded to 11 bits lie in other cells"},
-    {"bfloat16", "corners rounded to 8 bits lie in other cells"}};
+    {"f16", "corners rounded to 11 bits lie in other cells"},
+    {"bf16", "corners rounded to 8 bits lie in other cells"}};
 
 }  // namespace
 
