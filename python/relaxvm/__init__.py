@@ -31,8 +31,6 @@ _NAMES = {
     "compile": "relaxvm._compile",
 }
 _MODULES = (
-    "analysis",
-    "arith",
     "cli",
     "contrib",
     "error",
@@ -40,7 +38,6 @@ _MODULES = (
     "ir",
     "relax",
     "runtime",
-    "s_tir",
     "script",
     "support",
     "target",
