@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "ops/layout_rule.h"
 #include "ops/op_def.h"
@@ -93,14 +94,7 @@ class Converter {
       : wanted_(wanted), builder_(builder) {}
 
   ir::Function Run(const ir::Function& func) {
-    ffi::Array<ir::BindingBlock> blocks;
-    for (const ir::BindingBlock& block : func->body->blocks) {
-      const bool dataflow = block.as<ir::DataflowBlockObj>() != nullptr;
-      builder_->BeginBlock(dataflow);
-      for (const ir::Binding& binding : block->bindings) Convert(binding);
-      ir::BindingBlock done = builder_->EndBlock();
-      if (!done->bindings.empty()) blocks.push_back(std::move(done));
-    }
+    ffi::Array<ir::BindingBlock> blocks = Blocks(func->body->blocks);
     if (!changed_) return func;
     return ir::Function(func->params,
                         ir::SeqExpr(std::move(blocks), func->body->body, func->body->span),
@@ -108,6 +102,60 @@ class Converter {
   }
 
  private:
+  // ---- scopes
+
+  ffi::Array<ir::BindingBlock> Blocks(const ffi::Array<ir::BindingBlock>& from) {
+    ffi::Array<ir::BindingBlock> blocks;
+    for (const ir::BindingBlock& block : from) {
+      builder_->BeginBlock(block.as<ir::DataflowBlockObj>() != nullptr);
+      for (const ir::Binding& binding : block->bindings) Convert(binding);
+      ir::BindingBlock done = builder_->EndBlock();
+      if (!done->bindings.empty()) blocks.push_back(std::move(done));
+      ForgetInvisible();
+    }
+    return blocks;
+  }
+
+  // After a block: what only the block saw is gone.  Variables seen outside of it exist plainly
+  // under their own name, too.
+  void ForgetInvisible() {
+    tuples_.clear();
+    for (auto& [var, versions] : versions_) {
+      std::erase_if(versions.values, [](const auto& version) {
+        return version.second.template as<ir::DataflowVarObj>() != nullptr;
+      });
+    }
+    std::erase_if(versions_, [](const auto& entry) { return entry.second.values.empty(); });
+  }
+
+  // A branch sees the permutations that exist before it; its own end with it.
+  ir::SeqExpr Branch(const ir::SeqExpr& branch) {
+    auto versions = versions_;
+    auto tuples = std::exchange(tuples_, {});
+    ffi::Array<ir::BindingBlock> blocks = Blocks(branch->blocks);
+    Expr body = Plain(branch->body);
+    versions_ = std::move(versions);
+    tuples_ = std::move(tuples);
+    ir::SeqExpr converted(std::move(blocks), std::move(body), branch->span);
+    converted->ty = branch->ty;
+    return converted;
+  }
+
+  bool ConvertIf(const ir::Binding& binding) {
+    const auto* choice = binding->value.as<ir::IfObj>();
+    if (choice == nullptr || !binding.as<ir::VarBindingObj>()) return false;
+    const bool changed = std::exchange(changed_, false);
+    ir::SeqExpr yes = Branch(choice->true_branch), no = Branch(choice->false_branch);
+    if (!changed_) {
+      changed_ = changed;
+      return false;
+    }
+    ir::If value(Plain(choice->cond), yes, no, choice->span);
+    value->ty = choice->ty;
+    builder_->EmitBinding(ir::VarBinding(binding->var, value, binding->span));
+    return true;
+  }
+
   // ---- values in several permutations
 
   Expr Permute(const Expr& e, const Perm& perm) {
@@ -180,7 +228,13 @@ class Converter {
     if (IsIdentity(perm)) {
       return builder_->EmitBinding(ir::VarBinding(var, builder_->Normalize(call), var->span));
     }
-    DefineAs(var, builder_->Emit(call, var->name), perm);
+    DefineAs(var, EmitLike(var, call), perm);
+  }
+
+  // A variable that is seen as far as `var`.
+  Expr EmitLike(const Var& var, const Expr& value) {
+    return var.as<ir::DataflowVarObj>() ? builder_->Emit(value, var->name)
+                                        : builder_->EmitOutput(value, var->name);
   }
 
   // `value` is what `var` stood for, permuted.
@@ -221,7 +275,7 @@ class Converter {
           ir::VarBinding(binding->var, builder_->Normalize(value), binding->span));
       return true;
     }
-    DefineAs(binding->var, builder_->Emit(value, binding->var->name), perm);
+    DefineAs(binding->var, EmitLike(binding->var, value), perm);
     return true;
   }
 
@@ -239,7 +293,7 @@ class Converter {
         if (rule != nullptr && ConvertCall(binding->var, call.value(), op, *rule)) return;
       }
     }
-    if (ConvertItem(binding)) return;
+    if (ConvertItem(binding) || ConvertIf(binding)) return;
     Keep(binding);
   }
 
@@ -261,7 +315,7 @@ class Converter {
     return true;
   }
 
-  void Keep(const ir::Binding& binding) {
+  Expr WithPlainVars(const Expr& e) {
     class Plainer : public ir::Mutator {
      public:
       explicit Plainer(Converter* converter) : converter_(converter) {}
@@ -271,8 +325,11 @@ class Converter {
      private:
       Converter* converter_;
     };
-    // Conversions that a nested scope asks for stand before the binding: seen by both branches.
-    Expr value = Plainer(this).Mutate(binding->value);
+    return Plainer(this).Mutate(e);
+  }
+
+  void Keep(const ir::Binding& binding) {
+    Expr value = WithPlainVars(binding->value);
     if (value.same_as(binding->value)) return builder_->EmitBinding(binding);
     changed_ = true;
     if (const auto* cast = binding.as<ir::MatchCastObj>()) {

@@ -28,6 +28,25 @@ def conv_chain(tail):
     return builder.get()
 
 
+def conv_branches():
+    """x -> conv -> if flag: relu(conv(conv(.))) else conv(.) -> conv: values in the wanted layout cross every border."""
+    n, h, w = (tirx.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorType([n, 3, h, w], "float32"))
+    flag = relax.Var("flag", relax.TensorType([], "bool"))
+    rng = np.random.default_rng(4)
+    first, inner = (
+        relax.const(rng.random(s, dtype="float32")) for s in ((8, 3, 3, 3), (8, 8, 1, 1))
+    )
+    conv = relax.op.nn.conv2d
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, flag]):
+        y = builder.emit(conv(x, first, padding=1))
+        deep = relax.op.nn.relu(conv(conv(y, inner), inner))
+        y = builder.emit(relax.If(flag, deep, conv(y, inner)))
+        builder.emit_func_output(builder.emit(conv(y, inner)))
+    return relax.transform.ConvertToDataflow(min_size=1)(builder.get())
+
+
 def conversions(mod):
     """The lines that permute a value with the symbolic batch: no weights, no broadcast operands."""
     return [s for s in mod.script().splitlines() if "R.permute_dims(" in s and "R.Tensor((n, " in s]
@@ -57,6 +76,19 @@ def test_result_is_the_same(tail):
         vm = relax.VirtualMachine(relaxvm.compile(converted, relax_pipeline="zero"), relaxvm.cpu())
         results.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches_are_converted(flag):
+    converted = relax.transform.ConvertLayout(LAST)(conv_branches())
+    assert converted.script().count('data_layout="NHWC"') == 5
+    assert relax.analysis.well_formed(converted)
+    x = relaxvm.runtime.tensor(np.random.default_rng(1).random((2, 3, 6, 7), dtype="float32"))
+    results = []
+    for mod in (conv_branches(), converted):
+        vm = relax.VirtualMachine(relaxvm.compile(mod, relax_pipeline="zero"), relaxvm.cpu())
+        results.append(vm["main"](x, relaxvm.runtime.tensor(np.array(flag))).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("tail", ["nothing", "relu", "bias", "scalar", "pool", "softmax", "mean"])
