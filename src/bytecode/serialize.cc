@@ -79,7 +79,7 @@ struct HostAlloc {
   void FreeData(DLTensor* tensor) { std::free(tensor->data); }
 };
 
-ffi::Tensor ReadTensor(ByteReader* in) {
+ffi::Tensor ReadTensor(ByteReader* in, const ConstantAlloc& alloc) {
   if (in->Read<uint64_t>("tensor magic") != kTensorMagic)
     in->Damaged("tensor", ": no tensor starts here");
   in->Read<uint64_t>("tensor reserved");
@@ -113,9 +113,11 @@ ffi::Tensor ReadTensor(ByteReader* in) {
   if (num_bytes != TensorBytes(dtype, num_elems))
     in->Damaged("tensor size", ": does not agree with its shape");
   std::string_view data = in->Take(num_bytes, "tensor data");
-  auto tensor =
-      ffi::Tensor::FromNDAlloc(HostAlloc(), ffi::ShapeView(shape.data(), shape.size()), dtype,
-                               DLDevice{kDLCPU, 0}, static_cast<size_t>(num_bytes));
+  const ffi::ShapeView sizes(shape.data(), shape.size());
+  ffi::Tensor tensor =
+      alloc ? alloc(sizes, dtype, num_bytes)
+            : ffi::Tensor::FromNDAlloc(HostAlloc(), sizes, dtype, DLDevice{kDLCPU, 0},
+                                       static_cast<size_t>(num_bytes));
   if (num_bytes > 0) std::memcpy(tensor.data_ptr(), data.data(), num_bytes);
   return tensor;
 }
@@ -209,9 +211,9 @@ void WriteConstant(ByteWriter* out, const ffi::Any& value) {
   }
 }
 
-ffi::Any ReadConstant(ByteReader* in) {
+ffi::Any ReadConstant(ByteReader* in, const ConstantAlloc& alloc) {
   switch (in->Read<int32_t>("constant kind")) {
-    case kTVMFFITensor: return ReadTensor(in);
+    case kTVMFFITensor: return ReadTensor(in, alloc);
     case kTVMFFIShape: return ffi::Shape(in->ReadVector<int64_t>("constant shape"));
     case kTVMFFISmallStr:
     case kTVMFFIStr: return ffi::String(std::string(in->ReadString("constant string")));
@@ -370,16 +372,22 @@ uint64_t WeightsFileBytes(const std::vector<WeightsPlace>& places) {
 }
 
 ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
+  return Deserialize(bytes, what, ConstantAlloc());
+}
+
+ExecutableData Deserialize(std::string_view bytes, const std::string& what,
+                           const ConstantAlloc& alloc) {
   Parts parts;
   auto refuse = [&](const Parts&) -> WeightsReader {
     Fail(ErrorKind::kValueError, what,
          " has its weights in another file; load it from the folder that holds both");
   };
-  return Deserialize(bytes, what, refuse, &parts);
+  return Deserialize(bytes, what, refuse, &parts, alloc);
 }
 
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
-                           const WeightsOpener& open_weights, Parts* parts) {
+                           const WeightsOpener& open_weights, Parts* parts,
+                           const ConstantAlloc& alloc) {
   ByteReader in(bytes, what);
   uint64_t magic = in.Read<uint64_t>("magic");
   if (magic != kExecutableMagic && magic != kExecutableMagicV1) {
@@ -415,7 +423,7 @@ ExecutableData Deserialize(std::string_view bytes, const std::string& what,
       apart.push_back(ReadTensorApart(&in, i));
       data.constants.emplace_back(nullptr);
     } else {
-      data.constants.push_back(ReadConstant(&in));
+      data.constants.push_back(ReadConstant(&in, alloc));
     }
   }
   data.instr_offset = in.ReadVector<int64_t>("instruction offsets");

@@ -60,24 +60,32 @@ using WeightsReader =
 // Opens the weights file; called when a file has constants apart.
 using WeightsOpener = std::function<WeightsReader(const Parts&)>;
 
+// Gives an uninitialised host tensor; `num_bytes` are what its elements take in the file.
+using ConstantAlloc = std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype,
+                                                     uint64_t num_bytes)>;
+
 // Reads and checks framing and checksum; the result still has to pass Verify.  `what` names the
 // source in errors. Allocates no more than a small multiple of the input.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what);
-// The same for files with parts; sets `parts`.
+// The same for files with parts; sets `parts`.  `alloc` (null: the heap) makes the tensors whose
+// elements are in `bytes`.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
-                           const WeightsOpener& open_weights, Parts* parts);
+                           const WeightsOpener& open_weights, Parts* parts,
+                           const ConstantAlloc& alloc = nullptr);
+ExecutableData Deserialize(std::string_view bytes, const std::string& what,
+                           const ConstantAlloc& alloc);
 
 // One module of the import tree in a library file.  `bytes` is empty for "_lib", the library
-// itself.
+// itself, and borrowed.
 struct ContainerItem {
   std::string kind;
-  std::string bytes;
+  std::string_view bytes;
   std::vector<uint64_t> children;  // places of the imported modules
 };
 
 // What the symbol __tvm_ffi__library_bin holds: u64 length and the import tree; item 0 is the root.
 std::string PackContainer(const std::vector<ContainerItem>& items);
-// `bytes` starts at the symbol and may be longer than the container.
+// `bytes` starts at the symbol and may be longer than the container; the items point into it.
 std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::string& what);
 // The container of an executable whose kernels are the library it is linked into.
 std::string PackExecutable(const ExecutableData& data);

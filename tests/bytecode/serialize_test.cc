@@ -115,9 +115,9 @@ TEST(SerializeApart, RefusesEveryTruncation) {
 
 TEST(Container, RestoresItems) {
   std::vector<ContainerItem> items = {
-      {"a", "payload", {1, 2}}, {"_lib", "", {}}, {"b", std::string("\0x", 2), {}}};
-  std::vector<ContainerItem> again =
-      UnpackContainer(PackContainer(items) + "what follows in memory", "container");
+      {"a", "payload", {1, 2}}, {"_lib", "", {}}, {"b", std::string_view("\0x", 2), {}}};
+  const std::string bytes = PackContainer(items) + "what follows in memory";
+  std::vector<ContainerItem> again = UnpackContainer(bytes, "container");
   ASSERT_EQ(again.size(), 3u);
   EXPECT_EQ(again[0].children, (std::vector<uint64_t>{1, 2}));
   EXPECT_EQ(again[0].bytes, "payload");

@@ -44,15 +44,33 @@ class Compiled:
         self.num_threads = apply_threads(self.vm, count)
 
 
+@dataclasses.dataclass
+class Source:
+    """A model that is not read yet: a large file is read in full only to be compiled."""
+
+    path: str
+    data: bytes | None  # in place of a file
+    folder: str | None
+    place: str  # what to call it in a message
+
+    def read(self) -> bytes:
+        return Path(self.path).read_bytes() if self.data is None else self.data
+
+    def digest(self) -> str:
+        if self.data is None:
+            return _digest(self.path)
+        return hashlib.blake2b(self.data, digest_size=20).hexdigest()
+
+
 def compile_model(source: Any, target: Any, cache_dir: Any, num_threads: int) -> Compiled:
     """Loads `source` (a path or the bytes of an ONNX file) from the cache, or compiles it."""
-    data, folder, place = _read(source)
+    model = _source(source)
     cache = _open_cache(cache_dir)
     with _translated():
         if cache is None:
-            executable, signature = _compile(data, folder, place, target)
+            executable, signature, _ = _compile(model, target)
         else:
-            executable, signature = _through_cache(cache, data, folder, place, target)
+            executable, signature = _through_cache(cache, model, target)
         loaded = _load(executable, signature, num_threads)
     _release_compiler()
     return loaded
@@ -67,9 +85,9 @@ def _release_compiler() -> None:
         _compiler.func("pipeline.ReleaseAfterWork")()
 
 
-def _read(source: Any) -> tuple[bytes, str | None, str]:
+def _source(source: Any) -> Source:
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source), None, "the model"
+        return Source("", bytes(source), None, "the model")
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"a model is a path or bytes, not {type(source).__name__}")
     path = os.fspath(source)
@@ -78,14 +96,15 @@ def _read(source: Any) -> tuple[bytes, str | None, str]:
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise NoSuchFile(f"'{path}' is not a file; give the path of an ONNX file")
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            file.read(1)
     except FileNotFoundError as e:
         if isinstance(e, NoSuchFile):
             raise
         raise NoSuchFile(f"there is no file '{path}'") from e
     except (OSError, ValueError) as e:
         raise Fail(f"'{path}' cannot be read: {e}") from e
-    return data, os.path.dirname(os.path.abspath(path)), f"'{path}'"
+    return Source(path, None, os.path.dirname(os.path.abspath(path)), f"'{path}'")
 
 
 def _open_cache(cache_dir: Any) -> CompileCache | None:
@@ -96,24 +115,25 @@ def _open_cache(cache_dir: Any) -> CompileCache | None:
     return cache if cache.usable() else None
 
 
-def _through_cache(
-    cache: CompileCache, data: bytes, folder: str | None, place: str, target: Any
-) -> tuple[Any, Signature]:
-    key = key_of("inference", build_id(), str(target), machine(), _settings(), data)
-    cached = _cached(cache, key, folder)
+def _through_cache(cache: CompileCache, model: Source, target: Any) -> tuple[Any, Signature]:
+    digest = model.digest()
+    key = key_of("inference", build_id(), str(target), machine(), _settings(), digest)
+    cached = _cached(cache, key, model.folder)
     if cached is not None:
         return cached
     with cache.locked(key):
-        cached = _cached(cache, key, folder)  # another process may have made it meanwhile
+        cached = _cached(cache, key, model.folder)  # another process may have made it meanwhile
         if cached is not None:
             return cached
-        executable, signature = _compile(data, folder, place, target)
-        info = {"signature": signature.to_json(), "external": _external_files(data, folder)}
-        if not cache.put(key, executable.export_library, info):
+        executable, signature, external = _compile(model, target)
+        info = {"signature": signature.to_json(), "external": external}
+        # A file that somebody wrote to meanwhile is not what the key says.
+        if model.digest() != digest or not cache.put(key, executable.export_library, info):
             return executable, signature
-        # The file's weights are mapped; what the compiler used can be given back.
+        # What the compiler used can be given back: the file has all that the model needs.
         del executable
-        return _cached(cache, key, folder) or _compile(data, folder, place, target)
+        cached = _cached(cache, key, model.folder)
+        return cached if cached is not None else _compile(model, target)[:2]
 
 
 def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Signature] | None:
@@ -134,23 +154,20 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Sig
         return None
 
 
-def _compile(data: bytes, folder: str | None, place: str, target: Any) -> tuple[Any, Signature]:
+def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str]]:
+    """The executable, its signature, and the digests of the files beside the model with its weights."""
     from .. import compile as compile_module
     from ..relax.frontend.onnx import from_onnx
-    from ..relax.frontend.onnx.load import parse
-
-    model = parse(data, folder, place)
-    return compile_module(from_onnx(model), target=target), Signature.of_proto(model.proto)
-
-
-def _external_files(data: bytes, folder: str | None) -> dict[str, str]:
-    """The files beside the model that hold its weights, and what is in them."""
-    if folder is None:
-        return {}
     from ..relax.frontend.onnx.load import external_locations, parse
 
-    names = external_locations(parse(data, folder, "the model").proto)
-    return {name: _digest(os.path.join(folder, name)) for name in sorted(names)}
+    model = parse(source.read(), source.folder, source.place)
+    signature = Signature.of_proto(model.proto)
+    names = sorted(external_locations(model.proto))
+    module = from_onnx(model)
+    del model  # the weights are in the module now
+    executable = compile_module(module, target=target)
+    external = {name: _digest(os.path.join(source.folder or "", name)) for name in names}
+    return executable, signature, external
 
 
 def _digest(path: str) -> str:

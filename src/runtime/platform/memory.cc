@@ -66,6 +66,12 @@ void ReleasePages(void* data, size_t num_bytes) {
   if (data != nullptr) munmap(data, num_bytes);
 }
 
+FilePages::~FilePages() {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes_.data());
+  const uintptr_t first = RoundUp(begin, 4096), last = (begin + bytes_.size()) / 4096 * 4096;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 namespace {
 
 // Drops the pages of every executable segment of the library that holds `code`: they are private

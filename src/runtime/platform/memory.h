@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "support/api.h"
 
@@ -15,6 +16,19 @@ void AlignedFree(void* data, size_t num_bytes);
 // Address space whose pages are backed when first touched.  Null when the system refuses.
 void* ReservePages(size_t num_bytes);
 void ReleasePages(void* data, size_t num_bytes);
+
+// A range of a mapped file that is read once: its pages leave memory at the end of the scope, and
+// are read again from the file if they must.
+class FilePages {
+ public:
+  explicit FilePages(std::string_view bytes) : bytes_(bytes) {}
+  ~FilePages();
+  FilePages(const FilePages&) = delete;
+  FilePages& operator=(const FilePages&) = delete;
+
+ private:
+  std::string_view bytes_;
+};
 
 // Gives back what a finished piece of work left behind: free heap memory, and the pages of code of
 // the library that `code` points into (they are read again from its file when they run again).

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One mapping, used from its start.
+#include "runtime/constant_arena.h"
+
+#include <algorithm>
+
+#include "runtime/platform/memory.h"
+#include "runtime/tensor.h"
+#include "support/error.h"
+
+namespace relaxvm::runtime {
+namespace ffi = tvm::ffi;
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+ConstantArenaObj::ConstantArenaObj(size_t most_bytes)
+    : num_bytes_(most_bytes + most_bytes / 8),  // what alignment adds to small constants
+      data_(static_cast<char*>(AlignedAlloc(num_bytes_, kAlignment))) {
+  if (data_ == nullptr)
+    Fail(ErrorKind::kRuntimeError, "out of memory for constants of ", num_bytes_, " bytes");
+}
+
+ConstantArenaObj::~ConstantArenaObj() { AlignedFree(data_, num_bytes_); }
+
+char* ConstantArenaObj::Alloc(size_t num_bytes) {
+  const size_t size = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (num_bytes > num_bytes_ || size > num_bytes_ - used_bytes_) return nullptr;
+  char* data = data_ + used_bytes_;
+  used_bytes_ += size;
+  return data;
+}
+
+ffi::Tensor AllocConstant(const ffi::ObjectPtr<ConstantArenaObj>& arena, ffi::ShapeView shape,
+                          DLDataType dtype, size_t num_bytes) {
+  char* data = arena->Alloc(std::max<size_t>(num_bytes, 1));
+  if (data == nullptr) return EmptyHostTensor(shape, dtype);
+  return MakeTensor(data, shape, dtype, DLDevice{kDLCPU, 0}, ffi::ObjectRef(arena));
+}
+
+}  // namespace relaxvm::runtime
