@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loop is announced by one word; each worker owns one share number, so no queue and no lock is on
-// the way.
+// the way.  Shares keep neighbouring blocks on one thread, loop after loop: what a kernel wrote is
+// in the cache of the core that reads it.
 #include "support/thread_pool.h"
 
 #include <algorithm>
@@ -12,6 +13,9 @@ namespace {
 // About 50 microseconds on current machines: longer than the serial code between two kernels,
 // shorter than a time slice.
 constexpr int kSpins = 3000;
+// Threads end a loop apart by at most one block.
+constexpr int64_t kBlocksPerShare = 32;
+constexpr uint64_t kClosed = 0x8000;  // of gate_
 thread_local bool inside_loop = false;
 
 inline void Pause() {
@@ -40,17 +44,46 @@ void ThreadPool::AddWorkers(int count) {
   }
 }
 
-void ThreadPool::RunShare(int share) {
-  int64_t begin = job_.extent * share / job_.num_shares;
-  int64_t end = job_.extent * (share + 1) / job_.num_shares;
-  if (begin == end) return;
-  inside_loop = true;
-  int result = job_.task(job_.closure, begin, end);
-  inside_loop = false;
-  if (result != 0) {
-    int none = 0;
-    result_.compare_exchange_strong(none, result);
+bool ThreadPool::Take(int share, bool from_front, int64_t* begin, int64_t* end) {
+  std::atomic<uint64_t>& blocks = shares_[static_cast<size_t>(share)].blocks;
+  uint64_t word = blocks.load(std::memory_order_relaxed);
+  while (true) {
+    const uint64_t first = word & 0xffffffff, last = word >> 32;
+    if (first >= last) return false;
+    // Large parts first: few calls while there is much left, small differences at the end.
+    const uint64_t count = (last - first + 3) / 4;
+    const uint64_t next = from_front ? last << 32 | (first + count) : (last - count) << 32 | first;
+    if (!blocks.compare_exchange_weak(word, next, std::memory_order_relaxed)) continue;
+    const auto from = static_cast<int64_t>(from_front ? first : last - count);
+    *begin = from;
+    *end = from + static_cast<int64_t>(count);
+    return true;
   }
+}
+
+// The own share from its front, then what is left of the others from their backs.
+void ThreadPool::Work(int share) {
+  inside_loop = true;
+  for (int i = 0; i < job_.num_shares; ++i) {
+    const int of = (share + i) % job_.num_shares;
+    int64_t begin = 0, end = 0;
+    while (result_.load(std::memory_order_relaxed) == 0 && Take(of, i == 0, &begin, &end)) {
+      const int result = job_.task(job_.closure, job_.extent * begin / job_.num_blocks,
+                                   job_.extent * end / job_.num_blocks);
+      int none = 0;
+      if (result != 0) result_.compare_exchange_strong(none, result);
+    }
+  }
+  inside_loop = false;
+}
+
+// Joins the loop that `word` announced, unless it is over.
+bool ThreadPool::Enter(uint32_t word) {
+  uint64_t gate = gate_.load(std::memory_order_acquire);
+  while (gate >> 16 == word && (gate & kClosed) == 0) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::WorkerLoop(int share, uint32_t seen) {
@@ -65,10 +98,11 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
     }
     seen = word;
     if (stopping_.load()) return;
-    // A worker without a share must not touch job_: the next loop may be writing it.
-    if (share >= static_cast<int>(word & 0xff)) continue;
-    RunShare(share);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+    // Who is outside the gate must not touch job_: the next loop may be writing it.
+    if (share >= static_cast<int>(word & 0xff) || !Enter(word)) continue;
+    Work(share);
+    left_.fetch_add(1, std::memory_order_acq_rel);
+    left_.notify_one();
   }
 }
 
@@ -84,20 +118,29 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
         static_cast<int>(workers_.size()) + 1;  // the system has no more threads: use what there is
   }
   if (num_shares <= 1) return task(closure, 0, extent);
-  job_ = {task, closure, extent, num_shares};
+  job_ = {task, closure, extent, num_shares, std::min(extent, kBlocksPerShare * num_shares)};
+  for (int64_t share = 0; share < num_shares; ++share) {
+    const auto begin = static_cast<uint64_t>(job_.num_blocks * share / num_shares);
+    const auto end = static_cast<uint64_t>(job_.num_blocks * (share + 1) / num_shares);
+    shares_[static_cast<size_t>(share)].blocks.store(end << 32 | begin, std::memory_order_relaxed);
+  }
   result_.store(0, std::memory_order_relaxed);
-  pending_.store(num_shares - 1, std::memory_order_relaxed);
-  uint32_t next = ((announced_.load(std::memory_order_relaxed) >> 8) + 1) << 8 |
-                  static_cast<uint32_t>(num_shares);
+  left_.store(0, std::memory_order_relaxed);
+  const uint32_t next = ((announced_.load(std::memory_order_relaxed) >> 8) + 1) << 8 |
+                        static_cast<uint32_t>(num_shares);
+  gate_.store(uint64_t{next} << 16, std::memory_order_release);
   announced_.store(next, std::memory_order_release);
   announced_.notify_all();
-  RunShare(0);
-  int32_t left = pending_.load(std::memory_order_acquire);
-  for (int spins = 0; left != 0; left = pending_.load(std::memory_order_acquire)) {
+  Work(0);
+  // Blocks are left only where an error ended the loop; who is inside still works on its last part.
+  const auto helpers =
+      static_cast<int32_t>(gate_.fetch_or(kClosed, std::memory_order_acq_rel) & (kClosed - 1));
+  int32_t left = left_.load(std::memory_order_acquire);
+  for (int spins = 0; left != helpers; left = left_.load(std::memory_order_acquire)) {
     if (++spins < kSpins) {
       Pause();
     } else {
-      pending_.wait(left);
+      left_.wait(left);
     }
   }
   return result_.load(std::memory_order_relaxed);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worker threads for parallel loops.  Workers spin shortly after a loop, then sleep; they are
 // started when first needed and never pinned.  One loop runs at a time: a second caller, or a loop
-// inside a loop, runs in its own thread.
+// inside a loop, runs in its own thread.  Each share of a loop is a run of neighbouring blocks;
+// whoever is done with its own helps the others, and nobody waits for a worker that has not woken.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,7 +26,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Cuts [0, extent) into at most `num_shares` shares, runs one here and the others on workers,
-  // waits.  Returns the first nonzero result, else 0.
+  // waits.  `task` is called for several parts of a share.  Returns the first nonzero result (parts
+  // that have not begun are then left out), else 0.
   int Run(int num_shares, int64_t extent, Task task, void* closure);
   int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
 
@@ -34,8 +37,16 @@ class ThreadPool {
     void* closure = nullptr;
     int64_t extent = 0;
     int num_shares = 0;
+    int64_t num_blocks = 0;
   };
-  void RunShare(int share);
+  // Blocks [begin, end) of a share that nobody has taken: begin | end << 32.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> blocks{0};
+  };
+  // Takes some of what is left of `share`, from its front or its back; false: nothing is left.
+  bool Take(int share, bool from_front, int64_t* begin, int64_t* end);
+  void Work(int share);
+  bool Enter(uint32_t word);
   void WorkerLoop(int share, uint32_t seen);
   void AddWorkers(int count);
 
@@ -45,7 +56,10 @@ class ThreadPool {
   std::atomic<int> num_workers_{0};
   // (number of the loop << 8) | shares; kStop in the low byte ends the workers.
   alignas(64) std::atomic<uint32_t> announced_{0};
-  alignas(64) std::atomic<int32_t> pending_{0};
+  // (the word of the loop << 16) | kClosed when its caller is done | workers that came to help.
+  alignas(64) std::atomic<uint64_t> gate_{0};
+  alignas(64) std::atomic<int32_t> left_{0};  // workers that have helped and are gone
+  std::unique_ptr<Share[]> shares_{new Share[kMaxShares]};
   std::atomic<int> result_{0};
   std::atomic<bool> stopping_{false};
 };

@@ -12,7 +12,12 @@ namespace {
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr int64_t kTilesPerTask = 16;
+// A task is as many tiles as make up this many multiply-adds of vectors, but no more than
+// kMaxTilesPerTask: small enough that threads end together, large enough that finding the task's
+// place is not felt.
+constexpr int64_t kWorkPerTask = 6144;
+constexpr int64_t kMaxTilesPerTask = 16;
+constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 constexpr int64_t kRowsWorthPacking = 32;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
@@ -114,9 +119,15 @@ class ContractionEmitter {
   Stmt Compute() {
     Var panel("panel", Int(64)), chunk("chunk", Int(64));
     num_tiles_ = analyzer_->Simplify(ir::CeilDiv(c_.row.extent, rows_));
-    const Expr chunks = analyzer_->Simplify(ir::CeilDiv(num_tiles_, kTilesPerTask));
-    const Expr first = chunk * Expr(kTilesPerTask);
-    const Expr tiles = analyzer_->Simplify(ir::Min(kTilesPerTask, num_tiles_ - first));
+    Expr depth = 1;
+    for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
+    depth = analyzer_->Simplify(depth);
+    const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
+    const int64_t per_task =
+        std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1, kMaxTilesPerTask);
+    const Expr chunks = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task));
+    const Expr first = chunk * Expr(per_task);
+    const Expr tiles = analyzer_->Simplify(ir::Min(per_task, num_tiles_ - first));
     Stmt body;
     Stmt full = Tiles(panel, first, tiles, Full(width_ / lanes_), Expr());
     if (analyzer_->ProveEqual(full_panels_, panels_)) {
@@ -131,9 +142,7 @@ class ContractionEmitter {
     tasks.push_back({panel, panels_});
     tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
     tasks.push_back({chunk, chunks});
-    Expr depth = 1;
-    for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
-    return OverTasks(tasks, body, depth * Expr(width_ / lanes_ * rows_ * kTilesPerTask), analyzer_);
+    return OverTasks(tasks, body, depth * Expr(width_ / lanes_ * rows_ * per_task), analyzer_);
   }
 
   // `vectors` whole registers.
