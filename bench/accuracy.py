@@ -68,7 +68,7 @@ def points(name: str, count: int) -> np.ndarray:
     return np.concatenate([bits, near, np.array(SPECIAL, np.float32)])
 
 
-def results(name: str, args: list[np.ndarray]) -> np.ndarray:
+def results(name: str, args: list[np.ndarray], target: str = "llvm") -> np.ndarray:
     n = relaxvm.tirx.Var("n", "int64")
     params = [relax.Var(f"x{i}", relax.TensorType([n], "float32")) for i in range(len(args))]
     builder = relax.BlockBuilder()
@@ -76,7 +76,7 @@ def results(name: str, args: list[np.ndarray]) -> np.ndarray:
         with builder.dataflow():
             result = builder.emit_output(FUNCTIONS[name][0](*params))
         builder.emit_func_output(result)
-    vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())
+    vm = relax.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
     return vm["main"](*[relaxvm.runtime.tensor(a) for a in args]).numpy()
 
 
@@ -98,7 +98,7 @@ def error_in_ulps(got: float, exact: mpmath.mpf) -> float:
     return float(abs(mpmath.mpf(got) - exact) / mpmath.mpf(2) ** (exponent - 24))
 
 
-def worst(name: str, count: int) -> tuple[float, float]:
+def worst(name: str, count: int, target: str = "llvm") -> tuple[float, float]:
     """The largest error in ulps, and where."""
     mpmath.mp.prec = 80
     x = points(name, count)
@@ -106,7 +106,7 @@ def worst(name: str, count: int) -> tuple[float, float]:
     if name == "pow":
         args.append(np.random.default_rng(1).uniform(-30, 30, len(x)).astype(np.float32))
     with np.errstate(all="ignore"):
-        got = results(name, args)
+        got = results(name, args, target)
     exact = FUNCTIONS[name][1]
     largest, where = 0.0, 0.0
     for i, value in enumerate(got):

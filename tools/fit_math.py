@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the polynomial coefficients of src/codegen/llvm/math_*.cc with the error of each fit.
+"""Prints the polynomial coefficients of src/codegen/llvm/math_*.cc with the error of each fit; with the word
+`tables`, src/codegen/llvm/math_tables.h.
 
 Each row is a function on an interval and a number of terms; the fit interpolates at Chebyshev nodes in 60 digits, which
 is within a small factor of the best possible.  Coefficients go from the highest power to the constant, for Horner.
@@ -7,9 +8,11 @@ is within a small factor of the best possible.  Coefficients go from the highest
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import mpmath as mp
+import numpy as np
 
 mp.mp.dps = 60
 
@@ -56,6 +59,16 @@ def _erfc_scaled(
     return f
 
 
+def _sin_tail(z: mp.mpf) -> mp.mpf:  # sin(x) = x + x^3 * this(x^2)
+    x = _root(z)
+    return (mp.sin(x) / x - 1) / z if z else -mp.mpf(1) / 6
+
+
+def _cos_tail(z: mp.mpf) -> mp.mpf:  # cos(x) = 1 - x^2 / 2 + x^4 * this(x^2)
+    x = _root(z)
+    return (mp.cos(x) - 1 + z / 2) / z**2 if z else mp.mpf(1) / 24
+
+
 def _u(x: float, center: float) -> mp.mpf:
     return (mp.mpf(x) - center) / (mp.mpf(x) + center)
 
@@ -67,6 +80,8 @@ ROWS = [
     ("kTanhTail32", _tanh_tail, mp.mpf(0), mp.mpf("0.625") ** 2, 5, "f"),
     ("kErfSmall32", _erf_small, mp.mpf(0), mp.mpf(1), 7, "f"),
     ("kErfcScaled32", _erfc_scaled(2.0), _u(1.0, 2.0), _u(4.0, 2.0), 7, "f"),
+    ("kSinTail32", _sin_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
+    ("kCosTail32", _cos_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kAtanTail64", _atan_tail, mp.mpf(0), (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.0001"), 12, "d"),
     ("kAsinTail64", _asin_tail, mp.mpf(0), mp.mpf("0.25"), 14, "d"),
     ("kErfSmall64", _erf_small, mp.mpf(0), mp.mpf(1), 13, "d"),
@@ -74,7 +89,61 @@ ROWS = [
 ]
 
 
+# ---- functions in pieces: 16 polynomials around the multiples of a step
+
+NUM_PIECES = 16
+# name -> function of a magnitude, step, terms, does it start at 0 (and is relatively exact there)?
+PIECES = {
+    "Erf": (mp.erf, 0.27, 6, True),
+    "Tanh": (mp.tanh, 0.59, 8, True),
+    "Sigmoid": (lambda a: 1 / (1 + mp.exp(a)), 1.12, 7, False),  # of -a
+    "Gelu": (lambda a: a * mp.erfc(a / mp.sqrt(2)) / 2, 0.35, 8, True),  # of -a, negated
+}
+
+
+def least_squares(
+    f: Callable[[mp.mpf], mp.mpf], nodes: list[mp.mpf], first: float, terms: int
+) -> np.ndarray:
+    """Coefficients from the constant up, for a small relative error; the constant is given."""
+    scale = float(max(abs(d) for d in nodes))
+    x = np.array([float(d) / scale for d in nodes])
+    y = np.array([float(f(d)) for d in nodes])
+    powers = x[:, None] ** np.arange(1, terms)
+    found = np.linalg.lstsq(powers / y[:, None], (y - first) / y, rcond=None)[0]
+    return np.append(first, found / scale ** np.arange(1, terms))
+
+
+def piece(name: str, number: int) -> np.ndarray:
+    f, step, terms, from_zero = PIECES[name]
+    center = mp.mpf(float(np.float32(step))) * number
+    half = mp.mpf(step) * mp.mpf("0.50025")
+    nodes = [half * mp.cos(mp.pi * (2 * k + 1) / 80) for k in range(40)]
+    if from_zero and number == 0:
+        up = [(half + d) / 2 for d in nodes]
+        slope = float(np.float32(mp.diff(f, 0)))
+        return np.append(0.0, least_squares(lambda d: f(d) / d, up, slope, terms - 1))
+    return least_squares(lambda d: f(center + d), nodes, float(np.float32(f(center))), terms)
+
+
+def print_tables() -> None:
+    print("// SPDX-License-Identifier: Apache-2.0")
+    print("// Made by tools/fit_math.py: coefficients of functions in 16 pieces, constants first.")
+    print("#pragma once\n\nnamespace relaxvm::codegen::math {")
+    for name, (_, step, terms, _) in PIECES.items():
+        pieces = [piece(name, number) for number in range(NUM_PIECES)]
+        print(f"\ninline constexpr double k{name}Step = {float(np.float32(step))!r};")
+        print(f"inline constexpr float k{name}Pieces[{terms}][{NUM_PIECES}] = {{")
+        for term in range(terms):
+            print("{" + ", ".join(f"{np.float32(p[term]):.9g}" for p in pieces) + "},")
+        print("};")
+    powers = ", ".join(mp.nstr(mp.mpf(2) ** (mp.mpf(k) / 32), 9) for k in range(32))
+    print(f"\n// 2^(k / 32)\ninline constexpr float kPowersOfTwo[32] = {{{powers}}};")
+    print("\n}  // namespace relaxvm::codegen::math")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["tables"]:
+        return print_tables()
     for name, f, low, high, terms, kind in ROWS:
         coefficients, error = mp.chebyfit(f, [low, high], terms, error=True)
         digits = 9 if kind == "f" else 17

@@ -5,6 +5,10 @@
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <string>
 
 #include "codegen/llvm/math_code.h"
 #include "support/error.h"
@@ -68,6 +72,39 @@ Value* ScaleByInstruction(Code& c, Value* x, Value* n) {
                               llvm::Constant::getAllOnesValue(mask), c.b.getInt32(kRoundAsSet)});
 }
 
+Num Seldom(Mask rare, Num x, Num usual, const char* name, Num (*exact)(Num)) {
+  Code& c = *x.c;
+  llvm::IRBuilder<>& b = c.b;
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(c.type);
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::Function* parent = before->getParent();
+  llvm::Module* module = parent->getParent();
+  const unsigned lanes = vector ? vector->getNumElements() : 1;
+  const std::string full_name = "relaxvm." + std::string(name) + "." + std::to_string(lanes);
+  llvm::Function* function = module->getFunction(full_name);
+  if (function == nullptr) {
+    function = llvm::Function::Create(llvm::FunctionType::get(c.type, {c.type}, false),
+                                      llvm::Function::InternalLinkage, full_name, module);
+    function->copyAttributesFrom(parent);
+    function->addFnAttr(llvm::Attribute::NoInline);
+    llvm::IRBuilder<> inside(llvm::BasicBlock::Create(b.getContext(), "entry", function));
+    Code code(inside, c.traits, c.type);
+    inside.CreateRet(exact({function->getArg(0), &code}).v);
+  }
+  auto* slow = llvm::BasicBlock::Create(b.getContext(), "seldom", parent);
+  auto* join = llvm::BasicBlock::Create(b.getContext(), "join", parent);
+  b.CreateCondBr(vector ? b.CreateOrReduce(rare.v) : rare.v, slow, join,
+                 llvm::MDBuilder(b.getContext()).createUnlikelyBranchWeights());
+  b.SetInsertPoint(slow);
+  Num other = Select(rare, Num{b.CreateCall(function, {x.v}), &c}, usual);
+  b.CreateBr(join);
+  b.SetInsertPoint(join);
+  llvm::PHINode* result = b.CreatePHI(c.type, 2);
+  result->addIncoming(usual.v, before);
+  result->addIncoming(other.v, slow);
+  return {result, &c};
+}
+
 }  // namespace math
 
 namespace {
@@ -113,12 +150,19 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
   if (type->getScalarType()->isFloatTy()) {
     math::Code floats(b, traits, type);
     Num x{args[0], &floats};
+    if (Value* found = math::ByTable(intrin, x)) return found;
     switch (intrin) {
       case Intrin::kExp: return math::ExpF(x).v;
       case Intrin::kLog: return math::LogF(x).v;
       case Intrin::kTanh: return math::TanhF(x).v;
       case Intrin::kSigmoid: return math::SigmoidF(x).v;
       case Intrin::kErf: return math::ErfF(x).v;
+      case Intrin::kSin:
+        if (traits.fma) return math::SinF(x).v;
+        break;
+      case Intrin::kCos:
+        if (traits.fma) return math::CosF(x).v;
+        break;
       default: break;  // through double: exact enough to be rounded once
     }
   }

@@ -140,6 +140,9 @@ inline Num Scale(Num x, const Nearest& n) {
   llvm::Value* scaled = ScaleByInstruction(*x.c, x.v, n.number.v);
   return scaled ? Num{scaled, x.c} : Scale(x, n.integer);
 }
+// Replaces the lanes of `usual` where `rare` holds by exact(x), behind a branch that is seldom
+// taken. `name` is that of a function made once in a module.
+Num Seldom(Mask rare, Num x, Num usual, const char* name, Num (*exact)(Num));
 // The integer n (|n| < 2^21) as a number.
 inline Num ToNumber(Word n) {
   Code& c = *n.c;
@@ -193,6 +196,7 @@ Num Acosh(Num x);
 Num Atanh(Num x);
 Num Sigmoid(Num x);
 Num Erf(Num x);
+Num Gelu(Num x);
 Num Pow(Num x, Num y);
 Num Sin(Num x);
 Num Cos(Num x);
@@ -204,10 +208,17 @@ Num Atan2(Num y, Num x);
 
 // ---- functions of floats that have code of their own; the others go through double ------------
 
+// Functions in 32 pieces whose coefficients lie in registers, 16 lanes at a time.  Null where no
+// instruction picks lanes out of two registers (AVX-512 does).
+llvm::Value* ByTable(ir::Intrin intrin, Num x);
+
 Num ExpF(Num x);
 Num LogF(Num x);
 Num TanhF(Num x);
 Num SigmoidF(Num x);
 Num ErfF(Num x);
+Num GeluF(Num x);
+Num SinF(Num x);
+Num CosF(Num x);
 
 }  // namespace relaxvm::codegen::math

@@ -218,6 +218,8 @@ Num Erf(Num x) {
   return Select(a > 1.0, WithSign(large, x), small);
 }
 
+Num Gelu(Num x) { return x * Fma(Erf(x * 0.70710678118654752), 0.5, Of(*x.c, 0.5)); }
+
 namespace {
 
 // log|x| with about 65 bits, for positive x.

@@ -27,6 +27,13 @@ constexpr double kErfSmall32[] = {7.87587506e-5, -0.000801686429, 0.00518908742,
 constexpr double kErfcScaled32[] = {-0.000837975439, 0.00681114013, 0.00373237176, -0.0789683061,
                                     0.241658202,     -0.427185990,  0.255395676};
 
+constexpr double kSinTail32[] = {-0.000195825242, 0.00833272317, -0.166666645};
+constexpr double kCosTail32[] = {2.45425640e-5, -0.00138882779, 0.0416666645};
+// gelu: below.
+constexpr double kGeluTail32[] = {
+    -0.0001572671945, -0.0003108656132, 0.0006843447689, 0.002523297914, -0.001600961006,
+    -0.01638602179,   0.009235914795,   0.1319869654,    -0.4336920145,  0.7066566601};
+
 // exp(x) = 2^n (1 + tail) for clamped x
 struct ReducedExp {
   Nearest n;
@@ -85,5 +92,66 @@ Num ErfF(Num x) {
   Num large = 1.0 - ExpF(-(far * far)) * Horner(u, kErfcScaled32);
   return Select(a > 1.0, WithSign(large, x), small);
 }
+
+// max(x, 0) - a P(-a) with a = |x| and P the probability that a normal variable is below: exact to
+// a few units of the last place also where x / 2 * (1 + erf(x / sqrt(2))) would cancel.
+//   P(-a) = exp(-a^2 / 2) t q(1 - 5 t),  t = 1 / (a + 2.5)
+// with q fitted for a in [0, 14.5] (beyond, the result is 0).
+Num GeluF(Num x) {
+  Num a = Abs(x);
+  a = Select(a > 15.0, 15.0, a);
+  Num sum = a + 2.5;
+  Num t = 1.0 / sum;
+  Mask small = a < 1.0;
+  // For a small a, q is steep: it gets back what was rounded off the sum and the quotient.
+  Num lost = a - (sum - 2.5);
+  Num missing = t * Fma(-t, lost, Fma(-t, sum, Of(*x.c, 1.0)));
+  Num u = Fma(Select(small, missing, 0.0), -5.0, Fma(t, -5.0, Of(*x.c, 1.0)));
+  // exp(-a^2 / 2): the rounding of the square would be felt.
+  Pair square = TwoProduct(a, a * -0.5);
+  Nearest n = NearestInteger(square.high * 1.4426950408889634);
+  Num r = Fma(n.number, -kLn2Low, Fma(n.number, -kLn2High, square.high) + square.low);
+  Num power = Scale(1.0 + Fma(r * r, Horner(r, kExpTail32), r), n);
+  // a t = 1 - 2.5 t: that sum forgets how a + 2.5 and t were rounded, but cancels for a small a.
+  Num ratio = Select(small, Fma(a, missing, a * t), Fma(t, -2.5, Of(*x.c, 1.0)));
+  return Select(x > 0.0, x, 0.0) - ratio * (Horner(u, kGeluTail32) * power);
+}
+
+namespace {
+
+constexpr double kLargeAngle = 1e5;
+
+template <Num (*kFunction)(Num)>
+Num ThroughDouble(Num x) {
+  Code wide(x.c->b, x.c->traits, LikeShape(x.c->type, x.c->b.getDoubleTy()));
+  Num result = kFunction({x.c->b.CreateFPCast(x.v, wide.type), &wide});
+  return {x.c->b.CreateFPCast(result.v, x.c->type), x.c};
+}
+
+// sin(x + quarter_turns pi/2) for |x| <= kLargeAngle.  Needs fused multiply-adds: the first
+// reduces exactly.
+Num SinAt(Num x, uint64_t quarter_turns) {
+  Code& c = *x.c;
+  // pi/2 in three parts.
+  constexpr double kParts[] = {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50};
+  Nearest nearest = NearestInteger(x * 0.6366197723675814);
+  Num r = x;
+  for (double part : kParts) r = Fma(nearest.number, -part, r);
+  Num z = r * r;
+  Num sin = Fma(z * r, Horner(z, kSinTail32), r);
+  Num cos = Fma(z * z, Horner(z, kCosTail32), Fma(z, -0.5, Of(c, 1.0)));
+  Word n = nearest.integer + WordOf(c, quarter_turns);
+  Num value = Select(IsZero(n & WordOf(c, 1)), sin, cos);
+  return FromBits(BitsOf(value) ^ ((n & WordOf(c, 2)) << 30));
+}
+
+}  // namespace
+
+Num SinF(Num x) {
+  Num usual = Select(x == 0.0, x, SinAt(x, 0));
+  return Seldom(Abs(x) > kLargeAngle, x, usual, "sin", ThroughDouble<Sin>);
+}
+
+Num CosF(Num x) { return Seldom(Abs(x) > kLargeAngle, x, SinAt(x, 1), "cos", ThroughDouble<Cos>); }
 
 }  // namespace relaxvm::codegen::math
