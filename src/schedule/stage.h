@@ -3,6 +3,7 @@
 // closed form; what has no such form stays an opaque statement.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,11 @@ struct Stage {
   // the result itself.
   Var reduced = Var("reduced", Float(32));
   Expr finish;
+  // Of a reduction: an elementwise stage over the reduced axis, whose element is stored right
+  // before it is read.
+  std::shared_ptr<const Stage> before;
+  // Of an elementwise stage: a load at each point, of memory that is needed soon.
+  Expr ahead;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }

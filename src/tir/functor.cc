@@ -129,10 +129,10 @@ void StmtVisitor::VisitIfThenElse(const IfThenElseObj* s) {
 void StmtVisitor::VisitFor(const ForObj* s) {
   Visit(s->min);
   Visit(s->extent);
+  VisitDef(s->loop_var);  // annotations may name it
   for (const auto& [name, value] : s->annotations) {
     if (auto e = value.as<Expr>()) Visit(e.value());
   }
-  VisitDef(s->loop_var);
   Visit(s->body);
 }
 
@@ -297,8 +297,8 @@ ir::DictAttrs StmtMutator::MutateAnnotations(const ir::DictAttrs& annotations) {
 Stmt StmtMutator::MutateFor(const For& s) {
   Expr min = Mutate(s->min);
   Expr extent = Mutate(s->extent);
-  ir::DictAttrs annotations = MutateAnnotations(s->annotations);
   Var loop_var = MutateDef(s->loop_var);
+  ir::DictAttrs annotations = MutateAnnotations(s->annotations);
   Stmt body = Mutate(s->body);
   if (min.same_as(s->min) && extent.same_as(s->extent) && loop_var.same_as(s->loop_var) &&
       body.same_as(s->body) && annotations.same_as(s->annotations)) {

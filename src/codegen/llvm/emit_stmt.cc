@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statements: stores, loops, conditions, allocation.
+#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@ constexpr int64_t kMaxStackBytes = 64 << 10;
 constexpr int64_t kMaxSmallBytes = 1 << 10;
 // An unrolled loop is emitted as often as it runs; above this it stays a loop.
 constexpr int64_t kMaxUnroll = 4096;
+// Annotation of a serial loop: a load whose cache line is fetched in each iteration.
+constexpr const char* kPrefetch = "prefetch";
 
 // Bytes of a buffer of constant shape, or -1.
 int64_t ConstantBytes(const tir::BufferTypeObj* type) {
@@ -179,7 +182,22 @@ void ProgramEmitter::VisitFor(const tir::ForObj* s) {
   Value* min = Eval(s->min);
   Value* count = Eval(s->extent);
   if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
-  EmitSerialLoop(s->loop_var, min, count, s->body, /*poll=*/false);
+  auto prefetch = s->annotations.find(kPrefetch);
+  EmitSerialLoop(
+      s->loop_var, min, count, s->body, /*poll=*/false,
+      prefetch == s->annotations.end() ? ir::Expr() : (*prefetch).second.cast<ir::Expr>());
+}
+
+// Fetches the cache line of a load into the second cache: the first is busy with what is there.
+void ProgramEmitter::EmitPrefetch(const ir::Expr& e) {
+  const auto* load = e.as<tir::BufferLoadObj>();
+  auto slot = load == nullptr ? f_->buffers.end() : f_->buffers.find(load->buffer.get());
+  RELAXVM_CHECK(slot != f_->buffers.end()) << name_ << ": prefetch of what is no load";
+  Value* pointer = ElementPointer(slot->second, AddressOf(slot->second, load->indices).offset);
+  constexpr int kRead = 0, kSecondCache = 2, kData = 1;
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                     {pointer, b_.getInt32(kRead), b_.getInt32(kSecondCache), b_.getInt32(kData)});
+  f_->memo.clear();
 }
 
 void ProgramEmitter::EmitUnrolledLoop(const tir::ForObj* s, int64_t extent) {
@@ -198,7 +216,7 @@ void ProgramEmitter::EmitUnrolledLoop(const tir::ForObj* s, int64_t extent) {
 
 // Guarded once, tested at the end of each iteration: the form that LLVM's loop passes want.
 void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* extent,
-                                    const tir::Stmt& body, bool poll) {
+                                    const tir::Stmt& body, bool poll, const ir::Expr& prefetch) {
   llvm::LLVMContext& context = module_->getContext();
   llvm::Type* type = ops_.RegisterType(var.dtype());
   extent = ops_.Cast(extent, Int(static_cast<int>(extent->getType()->getIntegerBitWidth())),
@@ -217,6 +235,7 @@ void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* exten
   f_->vars[var.get()] = from_zero ? step : b_.CreateAdd(min, step, "", false, /*HasNSW=*/true);
   f_->memo.clear();
   if (poll) PollInterrupt();
+  if (prefetch.defined()) EmitPrefetch(prefetch);
   size_t workspaces = f_->workspaces.size();
   Visit(body);
   FreeWorkspaces(workspaces);

@@ -86,7 +86,8 @@ class ProgramEmitter : private tir::StmtVisitor {
   void VisitSBlock(const tir::SBlockObj* s) override;
   void VisitSBlockRealize(const tir::SBlockRealizeObj* s) override;
   void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
-                      const tir::Stmt& body, bool poll);
+                      const tir::Stmt& body, bool poll, const ir::Expr& prefetch = ir::Expr());
+  void EmitPrefetch(const ir::Expr& load);
   void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);
   void PollInterrupt();
   void Fail(const char* kind, const std::string& message);  // leaves the function with an error

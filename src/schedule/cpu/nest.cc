@@ -111,11 +111,22 @@ class NestEmitter {
     }
     Buffer acc = Accumulators(1);
     Stmt update = BufferStore(acc, Accumulated(stage_.combine, acc.Load({0}), stage_.value), {0});
+    if (stage_.before != nullptr) {
+      ffi::Map<Var, Expr> map;
+      map.Set(stage_.before->spatial[0].var, stage_.reduce[0].var);
+      update = SeqStmt({ElementOf(*stage_.before, map, Expr()), update});
+    }
     return Loops(stage_.spatial,
                  SeqStmt::Flatten(
                      {tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
                       Loops(stage_.reduce, update),
                       BufferStore(*stage_.out, Finished(stage_, acc.Load({0})), stage_.indices)}));
+  }
+
+  // Stores one element of an elementwise stage.
+  static Stmt ElementOf(const Stage& stage, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
+    return BufferStore(*stage.out, tir::Substitute(stage.value, map),
+                       {tir::Substitute(stage.indices[0], map)}, predicate);
   }
 
   // One vector of elements from `base` on; lanes at or above `limit` (null: none) are left out.
@@ -138,8 +149,16 @@ class NestEmitter {
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent, lanes_));
     const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
     Var block("block", Int(64));
-    ffi::Array<Stmt> seq = {
-        Loop(block, blocks, ForKind::kSerial, OneVector(axis, block * Expr(lanes_), Expr()))};
+    Stmt whole =
+        Loop(block, blocks, ForKind::kSerial, OneVector(axis, block * Expr(lanes_), Expr()));
+    if (const auto* loop = whole.as<tir::ForObj>(); loop != nullptr && stage_.ahead.defined()) {
+      ffi::Map<Var, Expr> map;
+      map.Set(axis.var, loop->loop_var * Expr(lanes_));
+      auto copy = ffi::make_object<tir::ForObj>(*loop);
+      copy->annotations.Set(kPrefetch, tir::Substitute(stage_.ahead, map));
+      whole = ir::NodeRef<For>(std::move(copy));
+    }
+    ffi::Array<Stmt> seq = {whole};
     if (!analyzer_->ProveEqual(done, axis.extent)) {
       seq.push_back(
           tir::IfThenElse(ir::Less(done, axis.extent), OneVector(axis, done, axis.extent)));
@@ -170,6 +189,7 @@ class NestEmitter {
       ffi::Map<Var, Expr> map;
       map.Set(axis.var, base + Expr(u * lanes_) + lane);
       Expr value = tir::Substitute(stage_.value, map);
+      if (stage_.before != nullptr) seq.push_back(VectorBefore(base + Expr(u * lanes_), limit));
       if (limit.defined()) {
         Expr predicate = ir::Less(lane, limit - base);
         value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
@@ -180,6 +200,19 @@ class NestEmitter {
               BufferStore(acc, Accumulated(stage_.combine, acc.Load({at}), value), {at})));
     }
     return SeqStmt::Flatten(seq);
+  }
+
+  // The stage before this reduction, for one vector of the reduced axis.
+  Stmt VectorBefore(const Expr& base, const Expr& limit) const {
+    Var lane("lane", Int(64));
+    Stage vector = *stage_.before;
+    Expr predicate = limit.defined() ? ir::Less(lane, limit - base) : Expr();
+    ffi::Map<Var, Expr> map;
+    map.Set(vector.spatial[0].var, base + lane);
+    vector.value = tir::Substitute(vector.value, map);
+    vector.indices = {tir::Substitute(vector.indices[0], map)};
+    if (predicate.defined()) vector.value = PredicateLoads(vector.value, lane, predicate);
+    return For(lane, 0, lanes_, ForKind::kVectorized, ElementOf(vector, {}, predicate));
   }
 
   Stmt AlongReduce(size_t index) const {

@@ -261,6 +261,7 @@ class Scheduler {
     std::vector<Axis> row_axes(first.spatial.begin(),
                                first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
     Expr work = 0;
+    std::vector<Stage> flats;
     for (size_t i = group.begin; i < group.end; ++i) {
       Stage s = program_.stages[i];
       ffi::Map<Var, Expr> map;
@@ -277,9 +278,60 @@ class Scheduler {
       work = work + WorkOf(s);
       Stage flat = FlattenStage(s, &analyzer_);
       CollapseAxes(&flat, &analyzer_);
-      body.push_back(EmitNest(flat, traits_, &analyzer_));
+      flats.push_back(flat);
+    }
+    flats.back().ahead = NextRow(flats, row_axes.back(), rows);
+    for (size_t i = 0; i < flats.size(); ++i) {
+      if (i + 1 < flats.size() && GoesInto(flats[i], flats[i + 1])) {
+        flats[i + 1].before = std::make_shared<const Stage>(flats[i]);
+      } else {
+        body.push_back(EmitNest(flats[i], traits_, &analyzer_));
+      }
     }
     return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
+  }
+
+  // Can `elementwise` run inside of the loop of `reduction`, which reads what it stores?
+  bool GoesInto(const Stage& elementwise, const Stage& reduction) const {
+    if (elementwise.combine != Combine::kNone || elementwise.spatial.size() != 1) return false;
+    if (reduction.combine == Combine::kNone || reduction.reduce.size() != 1) return false;
+    const Axis &from = elementwise.spatial[0], &to = reduction.reduce[0];
+    if (!reduction.spatial.empty() || !analyzer_.ProveEqual(from.extent, to.extent)) return false;
+    if (ElemBytes(elementwise) != ElemBytes(reduction)) return false;
+    ffi::Map<Var, Expr> map;
+    map.Set(from.var, to.var);
+    const Expr at = tir::Substitute(elementwise.indices[0], map);
+    bool reads = false, only_there = true;
+    tir::PostOrderVisit(tir::Evaluate(reduction.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load == nullptr || !load->buffer.same_as(*elementwise.out)) return;
+      reads = true;
+      only_there = only_there && analyzer_.ProveEqual(load->indices[0], at);
+    });
+    return reads && only_there;
+  }
+
+  // While a row is finished, the next one comes near: what the first stage will read.  Null where
+  // that is not one run of memory, or where no loop goes along it.
+  Expr NextRow(const std::vector<Stage>& stages, const Axis& row, const RowTemps& temps) {
+    const Stage &first = stages.front(), &last = stages.back();
+    const std::vector<Axis>& axes = first.combine == Combine::kNone ? first.spatial : first.reduce;
+    if (axes.size() != 1 || last.combine != Combine::kNone || last.spatial.size() != 1)
+      return Expr();
+    if (!analyzer_.ProveEqual(axes[0].extent, last.spatial[0].extent)) return Expr();
+    Expr found;
+    tir::PostOrderVisit(tir::Evaluate(first.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load == nullptr || found.defined() || temps.Has(load->buffer)) return;
+      auto linear = LinearOffset::Of(load->indices[0], {axes[0], row});
+      if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(axes[0].var), 1)) return;
+      if (ir::IsIntValue(analyzer_.Simplify(linear->Coeff(row.var)), 0)) return;
+      ffi::Map<Var, Expr> map;
+      map.Set(axes[0].var, last.spatial[0].var);
+      map.Set(row.var, row.var + Expr(1));
+      found = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
+    });
+    return found;
   }
 
   // Of a group with one result.
