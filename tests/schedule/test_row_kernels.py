@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules that read along one axis and write along another, cut concatenations, and run attention by blocks: right
-results at sizes that fit vectors and tiles and at sizes that do not, the same with any number of threads."""
+results at sizes that fit vectors and tiles and at sizes that do not."""
 
 from __future__ import annotations
 
@@ -163,23 +163,3 @@ def test_keys_that_are_all_hidden_in_the_first_block_do_not_count() -> None:
     bias[..., :64] = -np.inf
     got = run([q, k, v, bias], op.nn.attention_bias)
     np.testing.assert_allclose(got, attention(q, k, v, bias, None), atol=3e-6)
-
-
-WIDE: dict[str, tuple[list[Shape], Callable[..., relax.Expr]]] = {
-    "softmax": ([(300, 257)], op.nn.softmax),
-    "transpose": ([(301, 407)], lambda x: op.permute_dims(x, [1, 0])),
-    "attention": ([(2, 101, 3, 16)] * 3, op.nn.attention),
-    "sum": ([(400, 333)], lambda x: op.sum(x, axis=0)),
-}
-
-
-@pytest.mark.parametrize("name", WIDE)
-def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
-    shapes, body = WIDE[name]
-    args = [numbers(s) / 50 for s in shapes]
-    executable = compiled([(s, "float32") for s in shapes], body, True, "llvm")
-    results = []
-    for threads in (1, 2, 3):
-        vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
-        results.append(vm["main"](*[relaxvm.runtime.tensor(a) for a in args]).numpy().tobytes())
-    assert results[0] == results[1] == results[2]
