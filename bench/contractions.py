@@ -241,11 +241,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", help="a group, or a part of a case's name")
     parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--json", help="a file for the figures")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.threads)
         return
+    figures: list[dict[str, Any]] = []
     command = [args.peer_python, __file__, "--serve", "--threads", str(args.threads)]
     ratios: dict[str, list[float]] = {}
     threads = {name: str(args.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
@@ -266,6 +268,8 @@ def main() -> None:
             best = min(theirs, key=theirs.get)
             ratio = theirs[best] / mine
             ratios.setdefault(case["group"], []).append(ratio)
+            speed = {"us": mine * 1e6, "gflops": flops(case) / mine * 1e-9, "ratio": ratio}
+            figures.append({"group": case["group"], "name": case["name"], **speed})
             print(
                 f"{case['group'] + ' ' + case['name']:52} {mine * 1e6:10.1f} us "
                 f"{flops(case) / mine * 1e-9:7.1f} GFLOP/s  {best} {theirs[best] * 1e6:10.1f} us  ratio {ratio:.2f}",
@@ -274,6 +278,9 @@ def main() -> None:
     for group, values in ratios.items():
         mean = math.exp(sum(map(math.log, values)) / len(values))
         print(f"{group}: geometric mean {mean:.2f}, least {min(values):.2f}")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,55 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise, row and data movement kernels: against torch on 1M elements, and as share of the memory bandwidth.
+"""Elementwise functions, rows and data movement: against torch, and as share of the memory bandwidth.
 
-./dev bench rows [--peer PYTHON] [--only NAME,..] [--threads 1]
+./dev bench rows [--peer PYTHON] [--only NAME,..] [--threads 1] [--json FILE]
 
-PYTHON is an interpreter that has torch; torch runs in a process of its own, in the same run.  The bandwidth is that of
-the C library's copy of the same size (read plus written bytes), so a kernel that writes past the caches is held to one
-that does so too.  Figures are least times.
+PYTHON is an interpreter that has torch; torch runs in a process of its own, in the same run.  Bandwidth is that of
+programs which do nothing but move memory, measured in the same run: reading, writing past the caches, copying past the
+caches.  A kernel that reads R bytes and writes W has two limits, R over what can be read and R + W over what can be
+copied; the share is that of the one which takes longer.  Figures are least times.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import json
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+Shape = tuple[int, ...]
 SQUARE = (1024, 1024)
 LARGE = (8192, 4096)  # 128 MiB of float32: four times a last cache of 32 MiB
-# name -> shapes of the float32 arguments
-KERNELS: dict[str, list[tuple[int, ...]]] = {
-    "exp": [SQUARE],
-    "log": [SQUARE],
-    "tanh": [SQUARE],
-    "erf": [SQUARE],
-    "sigmoid": [SQUARE],
-    "gelu": [SQUARE],
-    "softmax": [SQUARE],
-    "layer_norm": [SQUARE, SQUARE[1:], SQUARE[1:]],
-    "argmax": [SQUARE],
-    "topk": [SQUARE],
-    "sort": [SQUARE],
-    "cumsum": [SQUARE],
-    "cumsum_rows": [SQUARE],
-    "sum": [SQUARE],
-    "sum_rows": [SQUARE],
-    "transpose": [SQUARE],
-    "concat": [SQUARE, SQUARE],
-}
-# name -> shapes, bytes that must be moved for each element of the first argument
-MEMORY: dict[str, tuple[list[tuple[int, ...]], int]] = {
-    "add": ([LARGE, LARGE], 12),
-    "relu": ([LARGE], 8),
-    "layer_norm": ([LARGE, LARGE[1:], LARGE[1:]], 8),
-    "softmax": ([LARGE], 8),
-    "transpose": ([LARGE], 8),
-    "concat": ([LARGE, LARGE], 16),
-}
+SCORES = (32, 8400, 80)  # what a detector says of each box, for each class
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    name: str
+    shapes: tuple[Shape, ...]  # of its float32 arguments
+    ours: str  # a formula of op, x, y, z
+    torch: str = ""  # a formula of torch, f, x, y, z; none: no peer
+    asked: float = 0  # times torch
+    # Of a memory kernel: elements read and written.
+    moved: tuple[int, int] = (0, 0)
+
+
+def norm_shapes(shape: Shape, channels: int) -> tuple[Shape, ...]:
+    return (shape, (channels,), (channels,))
+
+
+IMAGE = (8, 64, 56, 56)
+ELEMENTS = math.prod(LARGE)
+KERNELS = [
+    Kernel("exp", (SQUARE,), "op.exp(x)", "torch.exp(x)", 2),
+    Kernel("tanh", (SQUARE,), "op.tanh(x)", "torch.tanh(x)", 2),
+    Kernel("erf", (SQUARE,), "op.erf(x)", "torch.erf(x)", 2),
+    Kernel("gelu", (SQUARE,), "op.nn.gelu(x)", "f.gelu(x)", 2),
+    Kernel("softmax", (SQUARE,), "op.nn.softmax(x)", "f.softmax(x, -1)", 2),
+    Kernel(
+        "layer_norm",
+        norm_shapes(SQUARE, 1024),
+        "op.nn.layer_norm(x, y, z, axes=[-1])",
+        "f.layer_norm(x, (1024,), y, z)",
+        2,
+    ),
+    Kernel("log", (SQUARE,), "op.log(op.abs(x))", "torch.log(x.abs())"),
+    Kernel("sigmoid", (SQUARE,), "op.sigmoid(x)", "torch.sigmoid(x)"),
+    Kernel("silu", (SQUARE,), "op.nn.silu(x)", "f.silu(x)"),
+    Kernel("sin", (SQUARE,), "op.sin(x)", "torch.sin(x)"),
+    Kernel("log_softmax", (SQUARE,), "op.nn.log_softmax(x)", "f.log_softmax(x, -1)"),
+    Kernel("softmax 1x1000", ((1, 1000),), "op.nn.softmax(x)", "f.softmax(x, -1)"),
+    Kernel("softmax axis 1", ((64, 256, 64),), "op.nn.softmax(x, axis=1)", "f.softmax(x, 1)"),
+    Kernel("argmax", (SQUARE,), "op.argmax(x, axis=-1)", "x.argmax(-1)"),
+    Kernel("topk 8", (SQUARE,), "op.topk(x, k=8)", "x.topk(8)"),
+    Kernel("topk 100 of 8400", ((1, 8400),), "op.topk(x, k=100)", "x.topk(100)"),
+    Kernel("sort", (SQUARE,), "op.sort(x, axis=-1)", "x.sort(-1)"),
+    Kernel("argsort 1x8400", ((1, 8400),), "op.argsort(x, axis=-1)", "x.argsort(-1)"),
+    Kernel("cumsum", (SQUARE,), "op.cumsum(x, axis=-1)", "x.cumsum(-1)"),
+    Kernel("cumsum axis 0", (SQUARE,), "op.cumsum(x, axis=0)", "x.cumsum(0)"),
+    Kernel("sum", (SQUARE,), "op.sum(x, axis=-1)", "x.sum(-1)"),
+    Kernel("sum axis 0", (SQUARE,), "op.sum(x, axis=0)", "x.sum(0)"),
+    Kernel("sum axis 1", ((64, 256, 64),), "op.sum(x, axis=1)", "x.sum(1)"),
+    Kernel("sum axes 0, 2", ((64, 256, 64),), "op.sum(x, axis=[0, 2])", "x.sum((0, 2))"),
+    Kernel("mean axes 2, 3", (IMAGE,), "op.mean(x, axis=[2, 3])", "x.mean((2, 3))"),
+    Kernel("max of classes", (SCORES,), "op.max(x, axis=-1)", "x.amax(-1)"),
+    Kernel("argmax of classes", (SCORES,), "op.argmax(x, axis=-1)", "x.argmax(-1)"),
+    Kernel(
+        "group_norm",
+        norm_shapes(IMAGE, 64),
+        "op.nn.group_norm(x, y, z, num_groups=8, channel_axis=1, axes=[2, 3])",
+        "f.group_norm(x, 8, y, z)",
+    ),
+    Kernel(
+        "instance_norm",
+        norm_shapes(IMAGE, 64),
+        "op.nn.instance_norm(x, y, z, channel_axis=1, axes=[2, 3])",
+        "f.instance_norm(x, None, None, y, z)",
+    ),
+    Kernel(
+        "resize 2x bilinear",
+        ((1, 64, 56, 56),),
+        "op.image.resize2d(x, (112, 112), layout='NCHW', method='linear')",
+        "f.interpolate(x, scale_factor=2, mode='bilinear')",
+    ),
+    Kernel("transpose", (SQUARE,), "op.permute_dims(x, [1, 0])", "x.t().contiguous()"),
+    Kernel(
+        "NCHW to NHWC",
+        (IMAGE,),
+        "op.permute_dims(x, [0, 2, 3, 1])",
+        "x.permute(0, 2, 3, 1).contiguous()",
+    ),
+    Kernel("concat", (SQUARE, SQUARE), "op.concat([x, y], axis=0)", "torch.cat([x, y], 0)"),
+]
+MEMORY = [
+    Kernel("add", (LARGE, LARGE), "op.add(x, y)", "x + y", moved=(2, 1)),
+    Kernel("relu", (LARGE,), "op.nn.relu(x)", "f.relu(x)", moved=(1, 1)),
+    Kernel(
+        "layer_norm",
+        norm_shapes(LARGE, 4096),
+        "op.nn.layer_norm(x, y, z, axes=[-1])",
+        "f.layer_norm(x, (4096,), y, z)",
+        moved=(1, 1),
+    ),
+    Kernel("softmax", (LARGE,), "op.nn.softmax(x)", "f.softmax(x, -1)", moved=(1, 1)),
+    Kernel("transpose", (LARGE,), "op.permute_dims(x, [1, 0])", "x.t().contiguous()", moved=(1, 1)),
+    Kernel(
+        "concat", (LARGE, LARGE), "op.concat([x, y], axis=0)", "torch.cat([x, y], 0)", moved=(2, 2)
+    ),
+]
+ASKED_OF_BANDWIDTH = 0.9
 
 
 def least_seconds(run: Callable[[], object], budget: float) -> float:
@@ -63,124 +138,202 @@ def least_seconds(run: Callable[[], object], budget: float) -> float:
     return least
 
 
-def inputs(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+def inputs(kernel: Kernel) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(s, dtype=np.float32) for s in shapes]
+    return [rng.standard_normal(s, dtype=np.float32) for s in kernel.shapes]
 
 
-def peer(names: list[str], threads: int, budget: float) -> dict[str, float]:
-    """Seconds of torch; runs in the interpreter that has it."""
+# ---- the peer
+
+
+def serve(threads: int) -> int:
+    """Seconds of torch for kernels by their place in the lists; runs in the interpreter that has it."""
     import torch
 
     torch.set_num_threads(threads)
-    f = torch.nn.functional
-    programs: dict[str, Callable[..., object]] = {
-        "exp": torch.exp,
-        "log": torch.log,
-        "tanh": torch.tanh,
-        "erf": torch.erf,
-        "sigmoid": torch.sigmoid,
-        "gelu": f.gelu,
-        "softmax": lambda x: f.softmax(x, -1),
-        "layer_norm": lambda x, g, b: f.layer_norm(x, x.shape[1:], g, b),
-        "argmax": lambda x: x.argmax(-1),
-        "topk": lambda x: x.topk(8),
-        "sort": lambda x: x.sort(-1),
-        "cumsum": lambda x: x.cumsum(-1),
-        "cumsum_rows": lambda x: x.cumsum(0),
-        "sum": lambda x: x.sum(-1),
-        "sum_rows": lambda x: x.sum(0),
-        "transpose": lambda x: x.t().contiguous(),
-        "concat": lambda x, y: torch.cat([x, y], 0),
-    }
-    seconds = {}
     with torch.inference_mode():
-        for name in names:
-            args = [torch.from_numpy(a) for a in inputs(KERNELS[name])]
-            seconds[name] = least_seconds(lambda n=name, a=args: programs[n](*a), budget)
-    return seconds
+        for line in sys.stdin:
+            place, budget = json.loads(line)
+            kernel = (KERNELS + MEMORY)[place]
+            values = dict(zip("xyz", map(torch.from_numpy, inputs(kernel)), strict=False))
+            names = {"torch": torch, "f": torch.nn.functional, **values}
+            run = eval(f"lambda: {kernel.torch}", names)
+            print(least_seconds(run, budget), flush=True)
+            del values, names, run
+    return 0
 
 
-def program(name: str, shapes: list[tuple[int, ...]], threads: int) -> Callable[[], object]:
+class Peer:
+    def __init__(self, python: str | None, threads: int) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        if python:
+            command = [python, __file__, "--serve", "--threads", str(threads)]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def seconds(self, kernel: Kernel, budget: float) -> float | None:
+        if self._process is None or not kernel.torch:
+            return None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps([(KERNELS + MEMORY).index(kernel), budget]), file=self._process.stdin)
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(timeout=60)
+
+
+# ---- ours
+
+
+def our_seconds(kernel: Kernel, threads: int, budget: float) -> float:
     import relaxvm
     from relaxvm import relax
-    from relaxvm.relax import op
 
-    bodies: dict[str, Callable[..., relax.Expr]] = {
-        "add": op.add,
-        "relu": op.nn.relu,
-        "exp": op.exp,
-        "log": op.log,
-        "tanh": op.tanh,
-        "erf": op.erf,
-        "sigmoid": op.sigmoid,
-        "gelu": op.nn.gelu,
-        "softmax": op.nn.softmax,
-        "layer_norm": lambda x, g, b: op.nn.layer_norm(x, g, b, axes=[-1]),
-        "argmax": lambda x: op.argmax(x, axis=-1),
-        "topk": lambda x: op.topk(x, k=8),
-        "sort": lambda x: op.sort(x, axis=-1),
-        "cumsum": lambda x: op.cumsum(x, axis=-1),
-        "cumsum_rows": lambda x: op.cumsum(x, axis=0),
-        "sum": lambda x: op.sum(x, axis=-1),
-        "sum_rows": lambda x: op.sum(x, axis=0),
-        "transpose": lambda x: op.permute_dims(x, [1, 0]),
-        "concat": lambda x, y: op.concat([x, y], axis=0),
-    }
     params = [
-        relax.Var(f"x{i}", relax.TensorType(list(s), "float32")) for i, s in enumerate(shapes)
+        relax.Var(name, relax.TensorType(list(shape), "float32"))
+        for name, shape in zip("xyz", kernel.shapes, strict=False)
     ]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
-            result = builder.emit_output(bodies[name](*params))
+            values = {p.name_hint: p for p in params}
+            result = builder.emit_output(eval(kernel.ours, {"op": relax.op, **values}))
         builder.emit_func_output(result)
-    executable = relaxvm.compile(builder.get(), target="llvm")
-    vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
-    main, args = vm["main"], [relaxvm.runtime.tensor(a) for a in inputs(shapes)]
-    return lambda: main(*args)
+    vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=threads)
+    main, args = vm["main"], [relaxvm.runtime.tensor(a) for a in inputs(kernel)]
+    return least_seconds(lambda: main(*args), budget)
 
 
-def copy_bandwidth(budget: float) -> float:
-    source = np.ones(LARGE, np.float32)
-    target = np.zeros_like(source)
-    return 2 * source.nbytes / least_seconds(lambda: np.copyto(target, source), budget)
+# ---- the limits of the machine
+
+_LIMIT = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(x: T.Buffer(({n},), "float32"), y: T.Buffer(({m},), "float32")):
+        for b in T.parallel({blocks}, annotations={annotations}):
+            {body}
+
+    @R.function
+    def main(x: R.Tensor(({n},), "float32")):
+        return R.call_tir(Module.kernel, (x,), R.Tensor(({m},), "float32"))
+"""
+_READ = """
+            acc = T.alloc_buffer((64,), "float32", scope="local")
+            for v in T.vectorized(64):
+                acc[v] = T.float32(0)
+            for k in range(64):
+                for v in T.vectorized(64):
+                    acc[v] = acc[v] + x[b * 4096 + k * 64 + v]
+            for v in T.vectorized(16):
+                y[b * 16 + v] = acc[v] + acc[v + 16] + acc[v + 32] + acc[v + 48]
+"""
+_MOVE = """
+            for k in range(256):
+                for v in T.vectorized(16):
+                    y[b * 4096 + k * 16 + v] = {value}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Bytes a second."""
+
+    read: float
+    write: float
+    copy: float  # read and written
+
+    def least_seconds(self, read: float, written: float) -> float:
+        return max(read / self.read, (read + written) / self.copy)
+
+
+@functools.cache
+def limits(threads: int, budget: float) -> Limits:
+    import relaxvm
+    from relaxvm import relax
+    from relaxvm.script import from_source
+
+    def seconds(body: str, size: int) -> float:
+        text = _LIMIT.format(
+            n=ELEMENTS,
+            m=size,
+            blocks=ELEMENTS // 4096,
+            annotations="{'stream_if': T.bool(True)}",
+            body=body.strip(),
+        )
+        executable = relaxvm.compile(from_source(text))
+        vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
+        main, x = vm["main"], relaxvm.runtime.tensor(np.ones(ELEMENTS, np.float32))
+        return least_seconds(lambda: main(x), budget)
+
+    num_bytes = 4.0 * ELEMENTS
+    return Limits(
+        read=num_bytes / seconds(_READ, ELEMENTS // 256),
+        write=num_bytes / seconds(_MOVE.format(value="T.float32(1)"), ELEMENTS),
+        copy=2 * num_bytes / seconds(_MOVE.format(value="x[b * 4096 + k * 16 + v]"), ELEMENTS),
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer", help="a Python interpreter that has torch")
     parser.add_argument("--only", help="names, with commas between")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=0.4, help="seconds for each figure")
-    parser.add_argument("--as-peer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", help="a file for the figures")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.serve:
+        return serve(args.threads)
     only = args.only.split(",") if args.only else None
-    names = [n for n in KERNELS if only is None or n in only]
-    if args.as_peer:
-        print(json.dumps(peer(names, args.threads, args.budget)))
-        return 0
-    theirs: dict[str, float] = {}
-    if args.peer:
-        command = [args.peer, __file__, "--as-peer", "--only", ",".join(names)]
-        command += ["--threads", str(args.threads), "--budget", str(args.budget)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-        theirs = json.loads(answer.stdout.splitlines()[-1])
-    print(f"1M float32, {args.threads} thread(s)      us    torch us   ratio")
-    for name in names:
-        ours = least_seconds(program(name, KERNELS[name], args.threads), args.budget)
-        beside = f"{theirs[name] * 1e6:11.1f} {theirs[name] / ours:7.2f}" if name in theirs else ""
-        print(f"{name:20s} {ours * 1e6:11.1f} {beside}", flush=True)
-    memory = [n for n in MEMORY if only is None or n in only]
-    if not memory:
-        return 0
-    limit = copy_bandwidth(args.budget)
-    print(f"\n{LARGE[0]} x {LARGE[1]} float32; the C library copies at {limit * 1e-9:.1f} GB/s")
-    for name in memory:
-        shapes, bytes_each = MEMORY[name]
-        seconds = least_seconds(program(name, shapes, args.threads), args.budget)
-        rate = bytes_each * float(np.prod(shapes[0])) / seconds
-        print(f"{name:20s} {rate * 1e-9:8.1f} GB/s {rate / limit * 100:6.1f} %", flush=True)
+    chosen = [[k for k in group if only is None or k.name in only] for group in (KERNELS, MEMORY)]
+    peer = Peer(args.peer, args.threads)
+    figures: list[dict[str, Any]] = []
+    if chosen[0]:
+        print(f"{args.threads} thread(s)                  us    torch us   ratio  asked")
+    for kernel in chosen[0]:
+        ours = our_seconds(kernel, args.threads, args.budget)
+        theirs = peer.seconds(kernel, args.budget)
+        figure = {"name": kernel.name, "shapes": kernel.shapes, "us": ours * 1e6}
+        line = f"{kernel.name:20s} {ours * 1e6:11.1f}"
+        if theirs is not None:
+            figure |= {"torch_us": theirs * 1e6, "ratio": theirs / ours, "asked": kernel.asked}
+            line += f" {theirs * 1e6:11.1f} {theirs / ours:7.2f}"
+            if kernel.asked:
+                line += (
+                    f" {kernel.asked:6.1f}  {'met' if theirs / ours >= kernel.asked else 'MISSED'}"
+                )
+        figures.append(figure)
+        print(line, flush=True)
+    if chosen[1]:
+        limit = limits(args.threads, args.budget)
+        print(
+            f"\n{LARGE[0]} x {LARGE[1]} float32; this machine reads {limit.read * 1e-9:.1f} GB/s, "
+            f"writes {limit.write * 1e-9:.1f}, copies {limit.copy * 1e-9:.1f}"
+        )
+        figures.append({"name": "limits", **dataclasses.asdict(limit)})
+    for kernel in chosen[1]:
+        ours = our_seconds(kernel, args.threads, args.budget)
+        theirs = peer.seconds(kernel, args.budget)
+        read, written = (4.0 * ELEMENTS * part for part in kernel.moved)
+        share = limit.least_seconds(read, written) / ours
+        rate = (read + written) / ours * 1e-9
+        figure = {"name": f"{kernel.name} of memory", "gb_per_s": rate, "share": share}
+        line = f"{kernel.name:12s} {rate:6.1f} GB/s {share * 100:6.1f} %  asked {ASKED_OF_BANDWIDTH * 100:.0f} %"
+        line += "  met   " if share >= ASKED_OF_BANDWIDTH else "  MISSED"
+        if theirs is not None:
+            figure["torch_gb_per_s"] = (read + written) / theirs * 1e-9
+            line += f"  torch {(read + written) / theirs * 1e-9:6.1f} GB/s"
+        figures.append(figure | {"asked": ASKED_OF_BANDWIDTH})
+        print(line, flush=True)
+    peer.close()
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
     return 0
 
 
