@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/cpu/cpu.h"
+#include "schedule/cpu/winograd.h"
 #include "target/packed.h"
 #include "tir/tensor.h"
 
@@ -132,6 +133,7 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
     if (!ir::AsInt(dim).has_value()) return std::nullopt;
   }
   if (!plain.type()->strides.empty()) return std::nullopt;
+  if (auto transformed = WinogradOperand(func, param, machine)) return transformed;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return std::nullopt;
   const std::optional<Use> use = FindUse(*program, plain);

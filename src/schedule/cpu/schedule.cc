@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "schedule/cpu/cpu.h"
+#include "schedule/cpu/winograd.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -121,6 +122,11 @@ class Scheduler {
         ++at;
         continue;
       }
+      if (IsWinograd(program_, at)) {
+        parts.push_back(Winograd(at));
+        at += 3;
+        continue;
+      }
       if (const Stage* after = stage.combine != Combine::kNone ? EpilogueOf(at) : nullptr) {
         gone_.insert(stage.out->get());
         const Stage finished = FinishWith(stage, *after);
@@ -157,6 +163,19 @@ class Scheduler {
   }
 
  private:
+  // Three stages, and what finishes the last one.
+  Stmt Winograd(size_t at) {
+    if (const Stage* after = EpilogueOf(at + 2)) {
+      gone_.insert(program_.stages[at + 2].out->get());
+      const Stage finished = FinishWith(program_.stages[at + 2], *after);
+      program_.stages.erase(program_.stages.begin() + static_cast<std::ptrdiff_t>(at + 2));
+      program_.stages[at + 2] = finished;
+    }
+    for (size_t i = at; i < at + 2; ++i) gone_.insert(program_.stages[i].out->get());
+    return EmitWinograd(program_.stages[at], program_.stages[at + 1], program_.stages[at + 2],
+                        traits_, &analyzer_);
+  }
+
   bool ReadOnlyBy(const Buffer& buffer, size_t begin, size_t end) const {
     for (size_t i = 0; i < program_.stages.size(); ++i) {
       if ((i < begin || i >= end) && ReadsBuffer(program_.stages[i], buffer)) return false;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions 3x3 with step 1 in Winograd's form F(4x4, 3x3): tiles of 4x4 results come from 36
+// products of transformed inputs and weights instead of 144.
+//
+//   V[a, b] = sum over i, j of B(a, i) B(b, j) data[4y + i, 4x + j]        input
+//   M[a, b] = V[a, b] U[a, b]                                              product, over channels
+//   out[4y + r, 4x + s] = sum over a, b of A(r, a) A(s, b) M[a, b]         output
+//
+// U is made of the weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity the
+// largest error stays within twice that of adding up the nine products (docs/performance.md).
+#pragma once
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+
+inline constexpr int64_t kWinogradTile = 4;
+inline constexpr int64_t kWinogradSize = 6;  // of the input tile, and of its transform
+// The points other than 0 and infinity: +-kWinogradNear, +-kWinogradFar.
+inline constexpr double kWinogradNear = 0.625, kWinogradFar = 1.5;
+
+// The program with a convolution's weights, `param`, transformed.  Absent when the program is no
+// such convolution, or runs better as it is.
+std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
+                                             const Machine& machine);
+
+// Are the stages at, at + 1, at + 2 those that WinogradOperand makes?
+bool IsWinograd(const Program& program, size_t at);
+// All three, tile block by tile block; `output` with what finishes it.
+Stmt EmitWinograd(const Stage& input, const Stage& product, const Stage& output,
+                  const Machine& machine, arith::Analyzer* analyzer);
+
+}  // namespace relaxvm::schedule::cpu

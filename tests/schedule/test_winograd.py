@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions 3x3 in Winograd's form: as exact as the nine products, at sizes that fill tiles and at sizes that do not,
+with what follows them, the same with any number of threads; and only where it is worth it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+# images, height, width, channels, filters, padding
+CASES = [
+    (1, 56, 56, 64, 64, 1),
+    (2, 13, 19, 64, 64, 1),
+    (1, 9, 30, 32, 80, 1),
+    (1, 9, 9, 48, 48, 0),
+    (3, 7, 8, 64, 16, 2),
+]
+
+
+def convolution(
+    case: tuple[int, ...], symbolic: bool
+) -> tuple[relaxvm.IRModule, np.ndarray, np.ndarray, np.ndarray]:
+    images, height, width, channels, filters, padding = case
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((images, height, width, channels), dtype=np.float32)
+    w = rng.standard_normal((3, 3, channels, filters), dtype=np.float32)
+    w /= np.float32(np.sqrt(9 * channels))
+    bias = rng.standard_normal(filters, dtype=np.float32)
+    dims = [images, height, width]
+    if symbolic:
+        dims = [relaxvm.tirx.Var(name, "int64") for name in "nhw"]
+    data = relax.Var("x", relax.TensorType([*dims, channels], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            y = builder.emit(
+                op.nn.conv2d(
+                    data, relax.const(w), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
+                )
+            )
+            result = builder.emit_output(op.nn.relu(op.add(y, relax.const(bias))))
+        builder.emit_func_output(result)
+    return builder.finalize(), x, w, bias
+
+
+def expected(x: np.ndarray, w: np.ndarray, bias: np.ndarray, padding: int) -> np.ndarray:
+    wide = np.pad(x.astype("float64"), [(0, 0), (padding,) * 2, (padding,) * 2, (0, 0)])
+    height, width = wide.shape[1] - 2, wide.shape[2] - 2
+    y = sum(
+        wide[:, i : i + height, j : j + width] @ w[i, j].astype("float64")
+        for i in range(3)
+        for j in range(3)
+    )
+    return np.maximum(y + bias, 0)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_right_results(case: tuple[int, ...], symbolic: bool, target: str) -> None:
+    module, x, w, bias = convolution(case, symbolic)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    want = expected(x, w, bias, case[-1])
+    vm.set_num_threads(1)
+    alone = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    assert np.max(np.abs(alone - want)) < 4e-6 * np.max(np.abs(want))
+    vm.set_num_threads(3)
+    np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
+
+
+def lowered(case: tuple[int, ...]) -> str:
+    module, *_ = convolution(case, True)
+    return relaxvm.compile(module, stop_after="lowered").script()
+
+
+def test_only_where_it_is_worth_it() -> None:
+    assert "winograd_product" in lowered((1, 28, 28, 64, 64, 1))
+    assert "winograd" not in lowered((1, 28, 28, 20, 64, 1)), "channels do not fill registers"
+    assert "winograd" not in lowered((1, 28, 28, 1024, 1024, 1)), "the cache does not hold weights"
