@@ -3,8 +3,8 @@
 
 ./dev bench [--peer PYTHON] [--tvm PYTHON] [--only PART,..] [--out FOLDER]
 
---peer is an interpreter that has torch, --tvm one that has apache-tvm and onnx; without them RELAXVM_BENCH_TORCH and
-RELAXVM_BENCH_TVM are looked at, and rows that need one that is not given say so.  Parts: vm, contractions, rows,
+--peer is an interpreter that has torch, --tvm one that has apache-tvm and onnx; without them BENCH_TORCH and BENCH_TVM
+of the environment are looked at, and rows that need one that is not given say so.  Parts: vm, contractions, rows,
 models, accuracy.  Each is one program of this folder, whose output comes first; the table of promises comes last.
 """
 
@@ -16,9 +16,11 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,18 +50,26 @@ def run_part(title: str, limit_s: float, name: str, *arguments: str) -> list[str
     """The output of a benchmark; printed as well.  A part that fails or takes too long is said to."""
     print(f"\n==== {title}\n", flush=True)
     start = time.perf_counter()
-    command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s)
-        output, failed = done.stdout, done.stderr[-1500:] if done.returncode else ""
-    except subprocess.TimeoutExpired as late:
-        output = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
-        failed = f"not done after {limit_s:.0f} s"
-    print(output, end="")
-    print(f"({time.perf_counter() - start:.0f} s)", flush=True)
-    if failed:
-        raise RuntimeError(f"{name}: {failed}")
-    return output.splitlines()
+    command = [sys.executable, "-u", str(HERE / f"{name}.py"), *arguments]
+    lines = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        # The whole group: peers are children of the part.
+        timer = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+        process.wait()
+        timer.cancel()
+    took = time.perf_counter() - start
+    print(f"({took:.0f} s)", flush=True)
+    if process.returncode:
+        late = took >= limit_s
+        raise RuntimeError(f"{name}: {'not done in time' if late else 'failed, see above'}")
+    return lines
 
 
 def read(path: pathlib.Path) -> Any:
@@ -188,8 +198,8 @@ PARTS: dict[str, Callable[[Setting, float], Iterator[Row]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     environment = os.environ.get
-    parser.add_argument("--peer", default=environment("RELAXVM_BENCH_TORCH"))
-    parser.add_argument("--tvm", default=environment("RELAXVM_BENCH_TVM"))
+    parser.add_argument("--peer", default=environment("BENCH_TORCH"))
+    parser.add_argument("--tvm", default=environment("BENCH_TVM"))
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between")
     parser.add_argument("--out", help="a folder that keeps each part's figures")
     args = parser.parse_args()
