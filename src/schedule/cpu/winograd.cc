@@ -46,8 +46,9 @@ class WinogradEmitter {
     weight_ = Buffer(reads[reads[0].same_as(*input.out) ? 1 : 0]);
     width_ = ir::AsInt(weight_.shape()[4]).value();
     panels_ = (filters_ + width_ - 1) / width_;
+    stride_ = (channels_ + lanes_ - 1) / lanes_ * lanes_;
     ChooseBlock();
-    input_ = Buffer("input", {Expr(kPoints * block_ * channels_)}, Float(32));
+    input_ = Buffer("input", {Expr(kPoints * block_ * stride_)}, Float(32));
     product_ = Buffer("product", {Expr(kPoints * block_ * width_)}, Float(32));
   }
 
@@ -94,7 +95,7 @@ class WinogradEmitter {
   // As many tiles as leave their transforms in half of the cache, all blocks alike.
   void ChooseBlock() {
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
-    const int64_t fit = machine_.l2_bytes / 2 / (kPoints * 4 * channels_);
+    const int64_t fit = machine_.l2_bytes / 2 / (kPoints * 4 * stride_);
     block_ = std::clamp<int64_t>(fit, 6, kMostTiles);
     if (auto known = ir::AsInt(tiles_); known.has_value() && known.value() > 0) {
       const int64_t blocks = (known.value() + block_ - 1) / block_;
@@ -164,10 +165,19 @@ class WinogradEmitter {
   // One tile of all channels; `guarded`: it may reach over the data's end.
   Stmt Input(const Place& at, const Var& tile, bool guarded) const {
     Var group("channels", Int(64));
+    const int64_t whole = channels_ / lanes_;
+    ffi::Array<Stmt> seq = {Loop(group, whole, ForKind::kSerial,
+                                 Input(at, tile, group * Expr(lanes_), guarded, false))};
+    if (stride_ != channels_) seq.push_back(Input(at, tile, Expr(whole * lanes_), guarded, true));
+    return SeqStmt::Flatten(seq);
+  }
+
+  // One register of channels; `partial`: there are fewer.
+  Stmt Input(const Place& at, const Var& tile, const Expr& channel, bool guarded,
+             bool partial) const {
     ffi::Array<Stmt> seq;
     std::array<Var, kSize> lines{Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64)),
                                  Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64))};
-    const Expr channel = group * Expr(lanes_);
     for (int64_t i = 0; i < kSize; ++i)
       seq.push_back(Bind(lines[static_cast<size_t>(i)],
                          FlatOffset(data_, {at.n, at.y + Expr(i), at.x, channel})));
@@ -175,11 +185,15 @@ class WinogradEmitter {
                  scratch = Registers(4, &seq);
     for (int64_t j = 0; j < kSize; ++j) {
       for (int64_t i = 0; i < kSize; ++i) {
-        Expr predicate;
+        Expr inside = ir::BoolImm(true), predicate;
         if (guarded) {
-          predicate = ir::BroadcastExpr(ir::And(ir::Less(at.y + Expr(i), data_.shape()[1]),
-                                                ir::Less(at.x + Expr(j), data_.shape()[2])),
-                                        lanes_);
+          inside = ir::And(ir::Less(at.y + Expr(i), data_.shape()[1]),
+                           ir::Less(at.x + Expr(j), data_.shape()[2]));
+          predicate = ir::BroadcastExpr(inside, lanes_);
+        }
+        if (partial) {
+          const Expr count = ir::Select(inside, Expr(channels_ % lanes_), Expr(0));
+          predicate = ir::Less(Span(Expr(0)), ir::BroadcastExpr(count, lanes_));
         }
         const Expr offset = lines[static_cast<size_t>(i)] + Expr(j * channels_);
         seq.push_back(Put(line, i, BufferLoad(data_, {Span(offset)}, predicate)));
@@ -191,11 +205,11 @@ class WinogradEmitter {
     for (int64_t a = 0; a < kSize; ++a) {
       const Six out = TransformInput(Row(half, a * kSize, 1), scratch, &seq);
       for (int64_t b = 0; b < kSize; ++b) {
-        const Expr to = (Expr((a * kSize + b) * block_) + tile) * Expr(channels_) + channel;
+        const Expr to = (Expr((a * kSize + b) * block_) + tile) * Expr(stride_) + channel;
         seq.push_back(BufferStore(input_, out[static_cast<size_t>(b)], {Span(to)}));
       }
     }
-    return Loop(group, channels_ / lanes_, ForKind::kSerial, SeqStmt::Flatten(seq));
+    return SeqStmt::Flatten(seq);
   }
 
   // product_ = input_ times the weights of one panel, point by point.
@@ -214,7 +228,7 @@ class WinogradEmitter {
     c.acc = Float(32);
     c.stage.reduce = {{k, Expr(channels_)}};
     c.panel_width = width_;
-    c.a = input_.Load({(point * Expr(block_) + c.row.var) * Expr(channels_) + k});
+    c.a = input_.Load({(point * Expr(block_) + c.row.var) * Expr(stride_) + k});
     c.b = BufferLoad(
         weight_,
         {((point * Expr(panels_) + panel) * Expr(channels_) + k) * Expr(width_) + c.column});
@@ -246,6 +260,22 @@ class WinogradEmitter {
   // One tile of a panel's results; `guarded`: it may reach over the result's end.
   Stmt Output(const Place& at, const Var& tile, const Expr& panel, bool guarded) const {
     Var group("filters", Int(64));
+    const int64_t per_panel = width_ / lanes_, whole = filters_ / lanes_;
+    ffi::Array<Stmt> seq = {For(
+        group, 0, analyzer_->Simplify(ir::Min(per_panel, Expr(whole) - panel * Expr(per_panel))),
+        ForKind::kSerial, Output(at, tile, panel, group, guarded, false))};
+    if (filters_ % lanes_ != 0) {
+      const Stmt rest =
+          Output(at, tile, panel, Expr(whole - (panels_ - 1) * per_panel), guarded, true);
+      seq.push_back(panels_ == 1 ? rest
+                                 : Stmt(tir::IfThenElse(ir::Equal(panel, panels_ - 1), rest)));
+    }
+    return SeqStmt::Flatten(seq);
+  }
+
+  // One register of filters, number `group` of the panel; `partial`: there are fewer.
+  Stmt Output(const Place& at, const Var& tile, const Expr& panel, const Expr& group, bool guarded,
+              bool partial) const {
     ffi::Array<Stmt> seq;
     const Buffer half = Registers(kTile * kSize, &seq), line = Registers(kSize, &seq),
                  scratch = Registers(4, &seq), done = Registers(kTile * kTile, &seq);
@@ -267,7 +297,7 @@ class WinogradEmitter {
     const Expr filter = panel * Expr(width_) + group * Expr(lanes_);
     for (int64_t r = 0; r < kTile; ++r) {
       for (int64_t s = 0; s < kTile; ++s) {
-        Stmt store = Store(at, r, s, filter, done);
+        Stmt store = Store(at, r, s, filter, done, partial);
         if (guarded)
           store = tir::IfThenElse(
               ir::And(ir::Less(at.y + Expr(r), height_), ir::Less(at.x + Expr(s), breadth_)),
@@ -275,12 +305,11 @@ class WinogradEmitter {
         seq.push_back(store);
       }
     }
-    const Expr vectors = analyzer_->Simplify(
-        ir::Min(width_ / lanes_, Expr(filters_ / lanes_) - panel * Expr(width_ / lanes_)));
-    return For(group, 0, vectors, ForKind::kSerial, SeqStmt::Flatten(seq));
+    return SeqStmt::Flatten(seq);
   }
 
-  Stmt Store(const Place& at, int64_t r, int64_t s, const Expr& filter, const Buffer& done) const {
+  Stmt Store(const Place& at, int64_t r, int64_t s, const Expr& filter, const Buffer& done,
+             bool partial) const {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(output_.spatial[0].var, at.n);
@@ -292,8 +321,14 @@ class WinogradEmitter {
       map.Set(output_.reduced, value);
       value = tir::Substitute(output_.finish, map);
     }
-    return For(lane, 0, lanes_, ForKind::kVectorized,
-               BufferStore(*output_.out, value, {tir::Substitute(output_.indices[0], map)}));
+    Expr predicate;
+    if (partial) {
+      predicate = ir::Less(lane, Expr(filters_ % lanes_));
+      value = PredicateLoads(value, lane, predicate);
+    }
+    return For(
+        lane, 0, lanes_, ForKind::kVectorized,
+        BufferStore(*output_.out, value, {tir::Substitute(output_.indices[0], map)}, predicate));
   }
 
   Stage output_;
@@ -305,6 +340,7 @@ class WinogradEmitter {
   Expr height_, breadth_;        // of the result
   int64_t channels_, filters_;
   int64_t width_ = 1, panels_ = 1;  // of the weights
+  int64_t stride_ = 1;              // of input_: channels in whole registers
   int64_t block_ = 1;               // tiles of a task
   Expr tiles_;
   Buffer input_{Buffer("input", {Expr(1)}, Float(32))}, product_ = input_;

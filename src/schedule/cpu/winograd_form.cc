@@ -148,15 +148,15 @@ std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight) {
 // Is the form clearly faster?  In cycles of one multiply-add of vectors; measured shares.
 bool IsWorthIt(const Convolution& c, int64_t width, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
-  if (lanes < 4 || c.channels % lanes != 0 || c.filters % lanes != 0) return false;
+  if (lanes < 4) return false;
   const auto images = static_cast<double>(ir::AsInt(c.out.shape()[0]).value_or(1));
   const double height = static_cast<double>(ir::AsInt(c.out.shape()[1]).value_or(64)),
                across = static_cast<double>(ir::AsInt(c.out.shape()[2]).value_or(64));
   const double tiles =
       images * static_cast<double>((static_cast<int64_t>(height) + kTile - 1) / kTile *
                                    ((static_cast<int64_t>(across) + kTile - 1) / kTile));
-  const auto in = static_cast<double>(c.channels / lanes),
-             out = static_cast<double>(c.filters / lanes);
+  const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
+             out = static_cast<double>((c.filters + lanes - 1) / lanes);
   const auto channels = static_cast<double>(c.channels);
   const double direct = images * height * across * (9 * channels * out + 6);
   // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
