@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._session.arguments import Checker
-from ._session.arrays import Borrowed, to_numpy
+from ._session.arrays import Borrowed, is_plain, to_numpy
 from ._session.build import Compiled, compile_model
 from ._session.signature import ModelMetadata, NodeArg
 from .inference_errors import (
@@ -74,6 +74,7 @@ class InferenceSession:
         self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads)
         self._checker = Checker(self._compiled.signature)
         self._main = self._compiled.function
+        self._plain = [is_plain(output.dtype) for output in self._compiled.signature.outputs]
 
     # ---- about the model
 
@@ -118,16 +119,16 @@ class InferenceSession:
     ) -> list[Any]:
         """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller."""
         wanted = self._checker.outputs(output_names)
-        arrays = self._checker.inputs(input_feed)
-        with Borrowed(arrays) as tensors:
-            try:
-                result = self._main(*tensors.tensors)
-            except (KeyboardInterrupt, MemoryError):
-                raise
-            except Exception as e:
-                raise Fail(str(e)) from e
-            outputs = [result] if self._checker.single else list(result)
-            return [to_numpy(outputs[i], tensors, self._compiled.owned) for i in wanted]
+        borrowed = Borrowed(self._checker.inputs(input_feed))
+        try:
+            result = self._main(*borrowed.tensors)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as e:
+            raise Fail(str(e)) from e
+        outputs = (result,) if self._checker.single else result
+        plain, owned = self._plain, self._compiled.owned
+        return [to_numpy(outputs[i], plain[i], borrowed, owned) for i in wanted]
 
     # ---- not supported
 

@@ -24,7 +24,7 @@ from ..inference_errors import (
     NoSuchFile,
     NotImplemented,
 )
-from .arrays import constant_ranges
+from .arrays import Owned
 from .signature import Signature
 
 logger = logging.getLogger("relaxvm.inference")
@@ -38,7 +38,7 @@ class Compiled:
     vm: Any
     function: Callable[..., Any]
     num_threads: int
-    owned: list[tuple[int, int]]  # address ranges of the model's constants
+    owned: Owned
 
     def set_num_threads(self, count: int) -> None:
         self.num_threads = apply_threads(self.vm, count)
@@ -221,7 +221,7 @@ def _load(executable: Any, signature: Signature, num_threads: int) -> Compiled:
 
     vm = VirtualMachine(executable, cpu())
     threads = apply_threads(vm, num_threads)
-    return Compiled(signature, vm, vm["main"], threads, constant_ranges(executable))
+    return Compiled(signature, vm, vm["main"], threads, Owned(executable))
 
 
 def apply_threads(vm: Any, count: int) -> int:

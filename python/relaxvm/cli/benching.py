@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._session.arguments import Checker
-from .._session.arrays import Borrowed, to_numpy
+from .._session.arrays import Borrowed
 from . import peer as peers
 from .files import check_writable, parse_shapes, read_inputs, whole_file
 from .limits import Limits, least_seconds, measure
@@ -70,19 +70,19 @@ def run(report: Report, model: Path, options: Options) -> None:
     vm, threads = _machine(source.executable(report, options.target), options.num_threads)
     report.set(model=str(model), threads=threads)
     report.set(inputs={n: {"shape": list(a.shape), "dtype": a.dtype.name} for n, a in feed.items()})
-    with Borrowed(arrays) as tensors:
-        function = vm["main"]
+    tensors = Borrowed(arrays).tensors
+    function = vm["main"]
 
-        def outputs() -> list[np.ndarray]:
-            result = function(*tensors.tensors)
-            return [to_numpy(r, tensors, []) for r in ([result] if checker.single else result)]
+    def outputs() -> list[np.ndarray]:
+        result = function(*tensors)
+        return [r.numpy() for r in ([result] if checker.single else result)]
 
-        with _peer(report, model, feed, threads, options) as other:
-            _latency(report, options, threads, lambda: function(*tensors.tensors), other)
-            if other is not None:
-                _difference(report, outputs(), other.outputs())
-        if options.profile or options.html is not None or options.trace is not None:
-            _profile(report, model, vm, tensors.tensors, threads, options)
+    with _peer(report, model, feed, threads, options) as other:
+        _latency(report, options, threads, lambda: function(*tensors), other)
+        if other is not None:
+            _difference(report, outputs(), other.outputs())
+    if options.profile or options.html is not None or options.trace is not None:
+        _profile(report, model, vm, tensors, threads, options)
 
 
 def _machine(executable: Any, num_threads: int) -> tuple[Any, int]:
