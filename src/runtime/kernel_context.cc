@@ -26,6 +26,7 @@ static_assert(offsetof(RelaxvmKernelContext, set_error) == 32);
 static_assert(offsetof(RelaxvmKernelContext, stream) == 40);
 static_assert(offsetof(RelaxvmKernelContext, interrupt) == 48);
 static_assert(offsetof(RelaxvmKernelContext, host) == 56);
+static_assert(offsetof(RelaxvmKernelContext, parallel_steps) == 64);
 
 // Scratch blocks of one thread, kept between calls.  Kernels free in any order, mostly last in
 // first out.
@@ -97,6 +98,13 @@ void* AllocWorkspace(const RelaxvmKernelContext*, uint64_t num_bytes) {
 
 void FreeWorkspace(const RelaxvmKernelContext*, void* data) { ThreadWorkspace().Free(data); }
 
+thread_local int packed_threads = ThreadPool::kMaxShares;
+
+// A context without a host's state is that of packed entries.
+int NumThreads(const RelaxvmKernelContext* context) {
+  return context->host == nullptr ? NumPackedThreads() : context->num_threads;
+}
+
 struct LoopClosure {
   const RelaxvmKernelContext* context;
   RelaxvmTask task;
@@ -108,13 +116,27 @@ int RunLoop(void* data, int64_t begin, int64_t end) {
   return loop->task(loop->context, loop->closure, begin, end);
 }
 
+int ReportPoolError(const RelaxvmKernelContext* context) {
+  context->set_error(context, "RuntimeError", "the thread pool could not run a parallel loop");
+  return kKernelError;
+}
+
 int Parallel(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure, int64_t extent) {
   LoopClosure loop{context, task, closure};
   try {
-    return ProcessThreadPool().Run(context->num_threads, extent, RunLoop, &loop);
+    return ProcessThreadPool().Run(NumThreads(context), extent, RunLoop, &loop);
   } catch (const std::exception&) {
-    context->set_error(context, "RuntimeError", "the thread pool could not run a parallel loop");
-    return kKernelError;
+    return ReportPoolError(context);
+  }
+}
+
+int ParallelSteps(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure,
+                  int64_t num_steps, int64_t units) {
+  LoopClosure loop{context, task, closure};
+  try {
+    return ProcessThreadPool().RunSteps(NumThreads(context), num_steps, units, RunLoop, &loop);
+  } catch (const std::exception&) {
+    return ReportPoolError(context);
   }
 }
 
@@ -141,7 +163,8 @@ RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads,
           SetError,
           /*stream=*/nullptr,
           interrupt,
-          host};
+          host,
+          ParallelSteps};
 }
 
 const RelaxvmKernelContext* DefaultKernelContext() {
@@ -149,6 +172,10 @@ const RelaxvmKernelContext* DefaultKernelContext() {
       MakeKernelContext(nullptr, DefaultNumThreads(), nullptr);
   return &context;
 }
+
+PackedThreads::PackedThreads(int count) : before_(packed_threads) { packed_threads = count; }
+PackedThreads::~PackedThreads() { packed_threads = before_; }
+int NumPackedThreads() { return std::min(DefaultKernelContext()->num_threads, packed_threads); }
 
 KernelHost::Error TakeKernelError(KernelHost* host) {
   KernelHost::Error error = host->error;

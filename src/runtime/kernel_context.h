@@ -29,6 +29,19 @@ RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads,
 // The context of packed entries that are called without a VM; its error slot is per thread.
 const RelaxvmKernelContext* DefaultKernelContext();
 
+// While it lives, packed entries that this thread calls use at most `count` threads.
+class PackedThreads {
+ public:
+  explicit PackedThreads(int count);
+  ~PackedThreads();
+  PackedThreads(const PackedThreads&) = delete;
+  PackedThreads& operator=(const PackedThreads&) = delete;
+
+ private:
+  int before_;
+};
+int NumPackedThreads();
+
 // Takes the error out of the slot as "Kind", "message" (RuntimeError and a general text when the
 // kernel set none).
 KernelHost::Error TakeKernelError(KernelHost* host);

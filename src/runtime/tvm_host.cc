@@ -67,7 +67,7 @@ int Launch(ParallelLambda lambda, void* closure, int num_task, int num_threads) 
 }
 
 int ParallelLaunch(ParallelLambda lambda, void* closure, int num_task) {
-  return Launch(lambda, closure, num_task, DefaultKernelContext()->num_threads);
+  return Launch(lambda, closure, num_task, NumPackedThreads());
 }
 
 // A barrier needs all tasks running at once, which a shared pool cannot promise: the loops of a

@@ -146,4 +146,79 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
   return result_.load(std::memory_order_relaxed);
 }
 
+namespace {
+
+// A loop in steps.  Each member has a part of every step that it begins with, always that of the
+// same place; then it takes the parts of others that nobody began.
+struct Steps {
+  ThreadPool::Task task;
+  void* closure;
+  int64_t num_steps;
+  int64_t units;
+  int64_t parts;
+  // How far a place is: both numbers on one line, which its own member mostly writes.
+  struct alignas(64) Place {
+    std::atomic<int64_t> begun{0};
+    std::atomic<int64_t> done{0};
+  };
+  std::unique_ptr<Place[]> places;
+  std::atomic<int> failed{0};
+
+  // The part of a place in a step, unless it has begun.
+  int Try(int64_t at, int64_t step) {
+    Place& place = places[static_cast<size_t>(at)];
+    int64_t expected = step;
+    if (place.begun.load(std::memory_order_relaxed) != step ||
+        !place.begun.compare_exchange_strong(expected, step + 1, std::memory_order_acq_rel))
+      return 0;
+    const int64_t part = step % 2 == 0 ? at : parts - 1 - at, first = step * units;
+    const int rc = task(closure, first + units * part / parts, first + units * (part + 1) / parts);
+    if (rc != 0) failed.store(rc, std::memory_order_relaxed);
+    place.done.store(step + 1, std::memory_order_release);
+    return rc;
+  }
+
+  // Until a place's step is done.  A part that was begun ends: its thread runs.
+  void WaitFor(int64_t at, int64_t step) const {
+    const Place& place = places[static_cast<size_t>(at)];
+    for (int spins = 0; place.done.load(std::memory_order_acquire) <= step; ++spins) {
+      if (spins < kSpins)
+        Pause();
+      else
+        std::this_thread::yield();
+    }
+  }
+
+  int Member(int64_t home) {
+    int64_t step = num_steps;  // who comes late begins where the others are
+    for (int64_t at = 0; at < parts; ++at)
+      step = std::min(step, places[static_cast<size_t>(at)].done.load(std::memory_order_acquire));
+    for (; step < num_steps && failed.load(std::memory_order_relaxed) == 0; ++step) {
+      for (int64_t i = 0; i < parts; ++i) {
+        if (int rc = Try((home + i) % parts, step)) return rc;
+      }
+      for (int64_t i = 1; i < parts; ++i) WaitFor((home + i) % parts, step);
+      WaitFor(home, step);
+    }
+    return 0;
+  }
+};
+
+}  // namespace
+
+int ThreadPool::RunSteps(int num_shares, int64_t num_steps, int64_t units, Task task,
+                         void* closure) {
+  const int64_t parts = std::min<int64_t>({num_shares, units, kMaxShares});
+  if (num_steps <= 0 || units <= 0) return 0;
+  if (parts <= 1 || inside_loop) return task(closure, 0, num_steps * units);
+  Steps steps{task, closure, num_steps, units, parts, {}};
+  steps.places = std::make_unique<Steps::Place[]>(static_cast<size_t>(parts));
+  auto member = [](void* data, int64_t begin, int64_t end) {
+    int rc = 0;
+    for (int64_t at = begin; at < end && rc == 0; ++at) rc = static_cast<Steps*>(data)->Member(at);
+    return rc;
+  };
+  return Run(static_cast<int>(parts), parts, member, &steps);
+}
+
 }  // namespace relaxvm

@@ -29,6 +29,11 @@ class ThreadPool {
   // waits.  `task` is called for several parts of a share.  Returns the first nonzero result (parts
   // that have not begun are then left out), else 0.
   int Run(int num_shares, int64_t extent, Task task, void* closure);
+  // [0, num_steps * units) in steps of `units` iterations: those of a step may run at once, a step
+  // begins when the one before it is done.  Iterations that go back and forth, so that unit u of an
+  // odd step touches what unit units - 1 - u of an even one does, find it in the caches of their
+  // core.
+  int RunSteps(int num_shares, int64_t num_steps, int64_t units, Task task, void* closure);
   int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
 
  private:

@@ -12,7 +12,7 @@
 namespace relaxvm {
 
 // Version of every struct below; a library of another version is refused at load.
-inline constexpr int32_t kKernelAbiVersion = 1;
+inline constexpr int32_t kKernelAbiVersion = 2;
 
 // Code generation addresses the fields by these offsets; runtime/kernel_context.cc asserts them.
 extern "C" {
@@ -38,6 +38,10 @@ struct RelaxvmKernelContext {
   const volatile int32_t*
       interrupt;  // offset 48: nonzero asks long kernels to return kKernelInterrupted; may be null
   void* host;     // offset 56: the host's own state
+  // offset 64: [0, num_steps * units) in steps of `units` iterations: those of a step may run at
+  // once, a step begins when the one before it is done.
+  int (*parallel_steps)(const RelaxvmKernelContext* ctx, RelaxvmTask task, void* closure,
+                        int64_t num_steps, int64_t units);
 };
 
 // The direct entry.  `tensors` and `scalars` hold the parameters of each kind in order; a float

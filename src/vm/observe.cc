@@ -4,6 +4,7 @@
 #include <tvm/ffi/container/tensor.h>
 
 #include "runtime/device.h"
+#include "runtime/kernel_context.h"
 #include "runtime/tensor.h"
 #include "support/dtype.h"
 #include "support/error.h"
@@ -78,7 +79,10 @@ namespace {
 int RunWrapped(CallContext* context, const Insn* ip, const Slot* args, Slot* result) {
   int32_t num_args = static_cast<int32_t>(ip->num_args);
   switch (static_cast<Op>(ip->aux)) {
-    case Op::kCallPacked: return ip->safe_call(ip->self, args, num_args, result);
+    case Op::kCallPacked: {
+      runtime::PackedThreads threads(context->kernel.num_threads);
+      return ip->safe_call(ip->self, args, num_args, result);
+    }
     case Op::kCallBuiltin: return ip->builtin(context, args, num_args, result);
     case Op::kCallVM:
     case Op::kCallTir:

@@ -21,7 +21,7 @@ namespace ffi = tvm::ffi;
 // A host like the runtime's: threads, workspaces, one error slot.
 struct Host {
   std::string kind, message;
-  int allocated = 0, freed = 0, parallel_loops = 0;
+  int allocated = 0, freed = 0, parallel_loops = 0, steps_loops = 0;
   int32_t interrupt = 0;
   RelaxvmKernelContext context{};
 
@@ -34,6 +34,7 @@ struct Host {
     context.set_error = SetError;
     context.interrupt = &interrupt;
     context.host = this;
+    context.parallel_steps = ParallelSteps;
   }
 
   static Host* Of(const RelaxvmKernelContext* context) { return static_cast<Host*>(context->host); }
@@ -52,6 +53,17 @@ struct Host {
     for (std::thread& thread : threads) thread.join();
     for (int rc : results) {
       if (rc != 0) return rc;
+    }
+    return 0;
+  }
+  static int ParallelSteps(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure,
+                           int64_t num_steps, int64_t units) {
+    ++Of(context)->steps_loops;
+    for (int64_t step = 0; step < num_steps; ++step) {
+      for (int64_t unit = units; unit-- > 0;) {  // in any order inside a step
+        const int64_t at = step * units + unit;
+        if (int rc = task(context, closure, at, at + 1)) return rc;
+      }
     }
     return 0;
   }

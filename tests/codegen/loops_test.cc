@@ -340,6 +340,27 @@ TEST(Threads, AnnotationKeepsSmallLoopsInTheCallingThread) {
   }
 }
 
+TEST(Threads, StepsSeeWhatTheStepBeforeWrote) {
+  Var n = Index("n"), i = Index("i");
+  Buffer x("x", {Expr(8), n}, Int(32));
+  Expr step = ir::FloorDiv(i, n), unit = ir::FloorMod(i, n);
+  Expr before = x.Load({ir::Max(step - 1, 0), n - 1 - unit});
+  Stmt body = BufferStore(
+      x, ir::Select(ir::Equal(step, 0), ir::Cast(Int(32), unit), before) + ir::Const(Int(32), 1),
+      {step, unit});
+  ir::DictAttrs annotations;
+  annotations.Set("in_steps", Expr(8));
+  Kernel kernel(PrimFunc({x}, For(i, 0, n * 8, ForKind::kParallel, body, "", annotations)));
+  for (int num_threads : {1, 2}) {
+    std::vector<int32_t> a(8 * 5);
+    Host host(num_threads);
+    ASSERT_EQ(kernel.Run(host, {View(a.data(), {8, 5}, Int(32))}), 0);
+    EXPECT_EQ(host.steps_loops, num_threads - 1);
+    EXPECT_EQ(host.parallel_loops, 0);
+    for (int k = 0; k < 5; ++k) EXPECT_EQ(a[7 * 5 + k], 4 - k + 8) << num_threads;
+  }
+}
+
 TEST(Threads, ALoopInsideALoopRunsInItsThread) {
   Var i = Index("i"), j = Index("j");
   Buffer x("x", {Expr(8), Expr(8)}, Int(32));

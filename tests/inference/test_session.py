@@ -2,6 +2,9 @@
 """InferenceSession in place of onnxruntime's: names, arrays, threads, errors."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 import types
 
@@ -207,6 +210,37 @@ def test_number_of_threads_can_change(session):
     s.num_threads = 1
     assert s.num_threads == 1
     np.testing.assert_array_equal(s.run(None, {"x": np.ones((1, 3), "f4")})[0], 2)
+
+
+_ONE_THREAD = """
+import os, sys
+import numpy as np
+from relaxvm.inference import InferenceSession
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+s = InferenceSession(sys.argv[1], num_threads=1, cache_dir="")
+feed = {"x": np.ones((50, 4, 256), "f4")}
+before = threads()
+s.run(None, feed)
+s._compiled.vm.profile("main", feed["x"])
+alone = threads() - before
+s.num_threads = 3
+s.run(None, feed)
+print(alone, threads() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's list of threads")
+def test_one_thread_starts_no_other(model_bytes, tmp_path):
+    text = "m (float[t, n, 256] x) => (float[t, n, 256] y) { p = MatMul(x, w) q = Relu(p) y = MatMul(q, w) }"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_bytes(text, initializers={"w": np.eye(256, dtype="f4")}))
+    out = subprocess.run(
+        [sys.executable, "-c", _ONE_THREAD, str(path)], capture_output=True, text=True, timeout=300
+    )
+    assert out.stdout.split() == ["0", "2"], out.stderr
 
 
 # ---- errors

@@ -30,6 +30,7 @@ struct Context {
   void* stream;
   const volatile int32_t* interrupt;
   void* host;
+  int (*parallel_steps)(const Context*, Task, void*, int64_t, int64_t);
 };
 
 typedef struct {
@@ -122,7 +123,7 @@ static const Entry kEntries[] = {
     {"fill_index", "tii", FillIndex, __tvm_ffi_fill_index},
 };
 #ifndef ABI_VERSION
-#define ABI_VERSION 1
+#define ABI_VERSION 2
 #endif
 #ifndef CPU_FEATURES
 #define CPU_FEATURES ""

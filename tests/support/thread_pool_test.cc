@@ -65,6 +65,74 @@ TEST(ThreadPool, LoopInsideALoopRunsInItsThread) {
   EXPECT_TRUE(nested.counts.AllAre(8));
 }
 
+TEST(ThreadPool, OneShareStartsNoThread) {
+  ThreadPool pool;
+  Counts counts(6);
+  EXPECT_EQ(pool.Run(1, 6, Counts::Task, &counts), 0);
+  EXPECT_EQ(pool.RunSteps(1, 2, 3, Counts::Task, &counts), 0);
+  EXPECT_TRUE(counts.AllAre(2));
+  EXPECT_EQ(pool.num_workers(), 0);
+}
+
+// Counts the iterations of each step, and those that began before the step before was done.
+struct StepCounts {
+  int64_t units;
+  std::vector<std::atomic<int>> done;
+  std::atomic<int> early{0};
+  StepCounts(int64_t steps, int64_t units) : units(units), done(static_cast<size_t>(steps)) {}
+  static int Task(void* closure, int64_t begin, int64_t end) {
+    StepCounts* self = static_cast<StepCounts*>(closure);
+    for (int64_t i = begin; i < end; ++i) {
+      const size_t step = static_cast<size_t>(i / self->units);
+      if (step > 0 && self->done[step - 1] != self->units) ++self->early;
+      ++self->done[step];
+    }
+    return 0;
+  }
+};
+
+TEST(ThreadPool, StepsRunOneAfterTheOther) {
+  ThreadPool pool;
+  for (int shares : {1, 2, 3, 8}) {
+    for (int64_t units : {1, 2, 5, 16}) {
+      StepCounts counts(200, units);
+      EXPECT_EQ(pool.RunSteps(shares, 200, units, StepCounts::Task, &counts), 0);
+      EXPECT_EQ(counts.early, 0) << shares << " " << units;
+      for (const auto& done : counts.done) ASSERT_EQ(done, units) << shares;
+    }
+  }
+}
+
+TEST(ThreadPool, AnErrorEndsTheSteps) {
+  ThreadPool pool;
+  auto task = [](void* closure, int64_t begin, int64_t end) {
+    if (begin <= 70 && 70 < end) return -5;
+    if (begin >= 160) ++*static_cast<std::atomic<int>*>(closure);
+    return 0;
+  };
+  for (int i = 0; i < 100; ++i) {
+    std::atomic<int> later{0};
+    EXPECT_EQ(pool.RunSteps(4, 1000, 16, task, &later), -5);
+    EXPECT_EQ(later, 0);
+  }
+}
+
+TEST(ThreadPool, StepsInsideALoopRunInItsThread) {
+  ThreadPool pool;
+  struct Nested {
+    ThreadPool* pool;
+    Counts counts{64};
+  } nested{&pool};
+  auto outer = [](void* closure, int64_t begin, int64_t end) {
+    Nested* self = static_cast<Nested*>(closure);
+    for (int64_t i = begin; i < end; ++i)
+      self->pool->RunSteps(4, 8, 8, Counts::Task, &self->counts);
+    return 0;
+  };
+  pool.Run(4, 8, outer, &nested);
+  EXPECT_TRUE(nested.counts.AllAre(8));
+}
+
 TEST(ThreadPool, ServesManyCallersAtOnce) {
   ThreadPool pool;
   constexpr int kCallers = 4, kLoops = 500;
@@ -73,8 +141,13 @@ TEST(ThreadPool, ServesManyCallersAtOnce) {
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&, i] {
-      for (int k = 0; k < kLoops; ++k)
-        pool.Run(2, 37, Counts::Task, counts[static_cast<size_t>(i)].get());
+      Counts* own = counts[static_cast<size_t>(i)].get();
+      for (int k = 0; k < kLoops; ++k) {
+        if (k % 2 == 0)
+          pool.Run(2, 37, Counts::Task, own);
+        else
+          pool.RunSteps(2, 1, 37, Counts::Task, own);
+      }
     });
   }
   for (std::thread& caller : callers) caller.join();

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._session.arguments import Checker, numpy_dtype
-from .._session.arrays import Borrowed, to_numpy
+from .._session.arrays import Borrowed
 from .._session.signature import NodeArg, Signature
 from .files import check_writable, parse_shapes, read_inputs, whole_file
 from .models import open_model
@@ -49,11 +49,9 @@ def run(report: Report, model: Path, options: Options) -> None:
     best, outputs = math.inf, []
     for _ in range(options.repeat):
         start = time.perf_counter()
-        with Borrowed(arrays) as tensors:
-            result = vm["main"](*tensors.tensors)
-            best = min(best, time.perf_counter() - start)
-            results = [result] if checker.single else list(result)
-            outputs = [to_numpy(r, tensors, []) for r in results]
+        result = vm["main"](*Borrowed(arrays).tensors)
+        best = min(best, time.perf_counter() - start)
+        outputs = [r.numpy() for r in ([result] if checker.single else result)]
     named = dict(zip((o.name for o in source.signature.outputs), outputs))
     if options.output is not None:
         with whole_file(options.output) as scratch, open(scratch, "wb") as file:

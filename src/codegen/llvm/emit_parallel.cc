@@ -29,6 +29,9 @@ constexpr const char* kParallelIf = "parallel_if";
 // A bool expression; where it holds and results are aligned, whole vectors of them are written past
 // the caches.
 constexpr const char* kStreamIf = "stream_if";
+// The number of steps that the iterations are cut into: those of a step may run at once, a step
+// begins when the one before it is done.
+constexpr const char* kInSteps = "in_steps";
 
 }  // namespace
 
@@ -44,6 +47,9 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   if (auto it = s->annotations.find(kParallelIf); it != s->annotations.end()) {
     worth_it = b_.CreateAnd(worth_it, Eval((*it).second.cast<ir::Expr>()));
   }
+  Value* num_steps = nullptr;
+  if (auto it = s->annotations.find(kInSteps); it != s->annotations.end())
+    num_steps = EvalIndex((*it).second.cast<ir::Expr>());
   f_->memo.clear();
 
   Capture capture;
@@ -74,9 +80,17 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
   b_.CreateCondBr(worth_it, many, alone);
   b_.SetInsertPoint(many);
-  auto* parallel_type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64}, false);
-  Value* rc_many = b_.CreateCall(parallel_type, LoadField(f_->context, 8, ptr),
-                                 {f_->context, task, closure, extent});
+  Value* rc_many = nullptr;
+  if (num_steps == nullptr) {
+    auto* type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64}, false);
+    rc_many =
+        b_.CreateCall(type, LoadField(f_->context, 8, ptr), {f_->context, task, closure, extent});
+  } else {  // more than one iteration: there are steps
+    auto* type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64, i64}, false);
+    rc_many =
+        b_.CreateCall(type, LoadField(f_->context, 64, ptr),
+                      {f_->context, task, closure, num_steps, b_.CreateSDiv(extent, num_steps)});
+  }
   b_.CreateBr(join);
   b_.SetInsertPoint(alone);
   Value* rc_alone = b_.CreateCall(task, {f_->context, closure, b_.getInt64(0), extent});

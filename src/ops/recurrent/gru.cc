@@ -44,7 +44,12 @@ class GruLoop : public Recurrence {
     return {update_, reset_};
   }
 
-  Stmt Step() override { return linear_before_reset_ ? OnePass() : TwoPasses(); }
+  // The reset state of all units is needed before the first new one.
+  size_t NumPhases() const override { return linear_before_reset_ ? 1 : 2; }
+  Stmt Phase(size_t phase) override {
+    if (linear_before_reset_) return OnePass();
+    return phase == 0 ? FirstPass() : SecondPass();
+  }
 
  private:
   Expr Gate(const Buffer& acc, const Row& row, int64_t gate, const Expr& lane) {
@@ -62,53 +67,49 @@ class GruLoop : public Recurrence {
       return gate == kHidden ? Wide(inputs_[kBias].Load({direction_, block_, lane}))
                              : Input(row, gate, lane);
     };
-    return ForBlocks([&] {
-      Stmt products = Products(acc, {kUpdate, kReset, kHidden}, start,
-                               [&](const Row& row, const Expr& k) { return Old(0, row, k); });
-      Stmt cells = ForRows([&](const Row& row) {
-        return ForLanes([&](const Expr& lane) {
-          Expr hidden =
-              Gate(acc, row, kReset, lane) * acc.Load({Expr(row.index), Expr(kHidden), lane});
-          Expr n = Activate(attrs_, 1, Clipped(Input(row, kHidden, lane) + hidden));
-          return Blend(row, Unit(lane), Gate(acc, row, kUpdate, lane), n);
-        });
+    Stmt products = Products(acc, {kUpdate, kReset, kHidden}, start,
+                             [&](const Row& row, const Expr& k) { return Old(0, row, k); });
+    Stmt cells = ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) {
+        Expr hidden =
+            Gate(acc, row, kReset, lane) * acc.Load({Expr(row.index), Expr(kHidden), lane});
+        Expr n = Activate(attrs_, 1, Clipped(Input(row, kHidden, lane) + hidden));
+        return Blend(row, Unit(lane), Gate(acc, row, kUpdate, lane), n);
       });
-      return Sequence({tir::AllocBuffer(acc), products, cells});
     });
+    return Sequence({tir::AllocBuffer(acc), products, cells});
   }
 
-  // The reset state of all units is needed before the first new one.
-  Stmt TwoPasses() {
-    Buffer acc = Tile("gates", 2), last = Tile("gate", 1);
-    auto input = [&](const Row& row, int64_t gate, const Expr& lane) {
-      return Input(row, gate, lane);
-    };
-    Stmt first = ForBlocks([&] {
-      Stmt products = Products(acc, {kUpdate, kReset}, input,
-                               [&](const Row& row, const Expr& k) { return Old(0, row, k); });
-      Stmt cells = ForRows([&](const Row& row) {
-        return ForLanes([&](const Expr& lane) {
-          Expr unit = Unit(lane), r(row.index);
-          Expr reset = Gate(acc, row, kReset, lane) * Old(0, row, unit);
-          return Sequence({tir::BufferStore(update_, Gate(acc, row, kUpdate, lane), {r, unit}),
-                           tir::BufferStore(reset_, reset, {r, unit})});
-        });
+  Stmt FirstPass() {
+    Buffer acc = Tile("gates", 2);
+    Stmt products = Products(
+        acc, {kUpdate, kReset},
+        [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
+        [&](const Row& row, const Expr& k) { return Old(0, row, k); });
+    Stmt cells = ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) {
+        Expr unit = Unit(lane), r(row.index);
+        Expr reset = Gate(acc, row, kReset, lane) * Old(0, row, unit);
+        return Sequence({tir::BufferStore(update_, Gate(acc, row, kUpdate, lane), {r, unit}),
+                         tir::BufferStore(reset_, reset, {r, unit})});
       });
-      return Sequence({tir::AllocBuffer(acc), products, cells});
     });
-    Stmt second = ForBlocks([&] {
-      Stmt products = Products(last, {kHidden}, input, [&](const Row& row, const Expr& k) {
-        return reset_.Load({Expr(row.index), k});
+    return Sequence({tir::AllocBuffer(acc), products, cells});
+  }
+
+  Stmt SecondPass() {
+    Buffer last = Tile("gate", 1);
+    Stmt products = Products(
+        last, {kHidden},
+        [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
+        [&](const Row& row, const Expr& k) { return reset_.Load({Expr(row.index), k}); });
+    Stmt cells = ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) {
+        Expr n = Activate(attrs_, 1, Clipped(last.Load({Expr(row.index), Expr(0), lane})));
+        return Blend(row, Unit(lane), update_.Load({Expr(row.index), Unit(lane)}), n);
       });
-      Stmt cells = ForRows([&](const Row& row) {
-        return ForLanes([&](const Expr& lane) {
-          Expr n = Activate(attrs_, 1, Clipped(last.Load({Expr(row.index), Expr(0), lane})));
-          return Blend(row, Unit(lane), update_.Load({Expr(row.index), Unit(lane)}), n);
-        });
-      });
-      return Sequence({tir::AllocBuffer(last), products, cells});
     });
-    return Sequence({first, second});
+    return Sequence({tir::AllocBuffer(last), products, cells});
   }
 
   bool linear_before_reset_;

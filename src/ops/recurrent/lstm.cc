@@ -38,18 +38,16 @@ class LstmLoop : public Recurrence {
         input_forget_(a.input_forget) {}
 
  protected:
-  Stmt Step() override {
+  Stmt Phase(size_t) override {
     Buffer acc = Tile("gates", 4);
-    return ForBlocks([&] {
-      Stmt products = Products(
-          acc, {kInput, kOutput, kForget, kCell},
-          [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
-          [&](const Row& row, const Expr& k) { return Old(0, row, k); });
-      Stmt cells = ForRows([&](const Row& row) {
-        return ForLanes([&](const Expr& lane) { return Cell(acc, row, lane); });
-      });
-      return Sequence({tir::AllocBuffer(acc), products, cells});
+    Stmt products = Products(
+        acc, {kInput, kOutput, kForget, kCell},
+        [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
+        [&](const Row& row, const Expr& k) { return Old(0, row, k); });
+    Stmt cells = ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) { return Cell(acc, row, lane); });
     });
+    return Sequence({tir::AllocBuffer(acc), products, cells});
   }
 
  private:

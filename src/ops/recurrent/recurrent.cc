@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kRows = 4;                    // rows of the batch that share a pass over r
 constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it one thread runs
+// Multiplications of a step that are worth sharing between threads, which then meet after each.
+constexpr int64_t kStepWorthThreads = 3 << 14;
 
 std::vector<std::string> Words(const std::string& text) {
   std::istringstream stream(text);
@@ -161,8 +163,19 @@ Recurrence::Recurrence(const RecurrentAttrs& a, const std::vector<Buffer>& input
       hidden_(inputs[2].shape()[2]),
       blocks_(inputs[1].shape()[1]) {}
 
-// Tasks are (direction, tile of rows): first tiles of kRows rows, then what is left row by row.
+// One tile of rows is shared by its blocks of units, several are tasks.
 Stmt Recurrence::Run() {
+  if (!ir::IsIntValue(inputs_[1].shape()[0], 1) || ir::IsIntValue(blocks_, 1)) return Tasks();
+  if (ffi::Optional<int64_t> batch = ir::AsInt(batch_)) {
+    return *batch == 1 || *batch == kRows ? OneTile(static_cast<int>(*batch)) : Tasks();
+  }
+  Stmt one = OneTile(1), full = OneTile(kRows), many = Tasks();
+  return tir::IfThenElse(ir::Equal(batch_, Expr(1)), one,
+                         tir::IfThenElse(ir::Equal(batch_, Expr(kRows)), full, many));
+}
+
+// Tasks are (direction, tile of rows): first tiles of kRows rows, then what is left row by row.
+Stmt Recurrence::Tasks() {
   ir::Var task("task", Int(64)), tile("tile", Int(64)), direction("direction", Int(64));
   Expr full = ir::FloorDiv(batch_, Expr(kRows));
   Expr tiles = full + ir::FloorMod(batch_, Expr(kRows));
@@ -179,7 +192,41 @@ Stmt Recurrence::Run() {
                   ir::DictAttrs(annotations));
 }
 
-Stmt Recurrence::Rows(int num_rows, const Expr& first) {
+// The whole batch in one tile, one direction: threads share the blocks of each phase.
+Stmt Recurrence::OneTile(int num_rows) {
+  direction_ = Expr(0);
+  ffi::Array<Stmt> parts = Begin(num_rows, Expr(0));
+  const int64_t num_phases = static_cast<int64_t>(NumPhases());
+  ir::Var task("task", Int(64)), block("block", Int(64)), group("group", Int(64));
+  ffi::Array<Stmt> body{
+      tir::Bind(group, ir::FloorDiv(task, blocks_)),
+      tir::Bind(block, BackAndForth(group, ir::FloorMod(task, blocks_), blocks_))};
+  for (const Stmt& part : BeginStep(ir::FloorDiv(group, Expr(num_phases)))) body.push_back(part);
+  block_ = block;
+  Stmt phases = BlockOf(0);
+  for (int64_t phase = 1; phase < num_phases; ++phase) {
+    Expr now = ir::Equal(ir::FloorMod(group, Expr(num_phases)), Expr(phase));
+    phases = tir::IfThenElse(now, BlockOf(static_cast<size_t>(phase)), phases);
+  }
+  body.push_back(phases);
+  Expr work = hidden_ * hidden_ * Expr(gates_ * num_rows);
+  ffi::Map<ffi::String, ffi::Any> annotations;
+  annotations.Set("parallel_if", ir::GreaterEqual(work, Expr(kStepWorthThreads)));
+  annotations.Set("in_steps", steps_ * Expr(num_phases));
+  parts.push_back(tir::For(task, Expr(0), steps_ * Expr(num_phases) * blocks_,
+                           tir::ForKind::kParallel, Sequence(body), "",
+                           ir::DictAttrs(annotations)));
+  parts.push_back(StoreLast());
+  return Sequence(parts);
+}
+
+// Every second pass over the weights goes backwards: what the one before read last is still near.
+Expr Recurrence::BackAndForth(const Expr& group, const Expr& i, const Expr& extent) const {
+  return ir::Select(ir::Equal(ir::FloorMod(group, Expr(2)), Expr(0)), i, extent - Expr(1) - i);
+}
+
+// The states of the rows from `first` on, loaded.
+ffi::Array<Stmt> Recurrence::Begin(int num_rows, const Expr& first) {
   num_rows_ = num_rows;
   states_.clear();
   ffi::Array<Stmt> parts;
@@ -193,6 +240,11 @@ Stmt Recurrence::Rows(int num_rows, const Expr& first) {
   rows_.clear();
   for (int i = 0; i < num_rows; ++i) rows_.push_back({i, first + Expr(i), Expr(), Expr()});
   parts.push_back(Load());
+  return parts;
+}
+
+Stmt Recurrence::Rows(int num_rows, const Expr& first) {
+  ffi::Array<Stmt> parts = Begin(num_rows, first);
   parts.push_back(Time());
   parts.push_back(StoreLast());
   return Sequence(parts);
@@ -202,6 +254,14 @@ Stmt Recurrence::ForBlocks(const std::function<Stmt()>& body) {
   ir::Var block("block", Int(64));
   block_ = block;
   return Loop(block, blocks_, tir::ForKind::kSerial, body());
+}
+
+// The blocks of a phase in the order of its group.
+Stmt Recurrence::ForBlocks(const Expr& group, const std::function<Stmt()>& body) {
+  ir::Var at("at", Int(64)), block("block", Int(64));
+  block_ = block;
+  Stmt bound = tir::Bind(block, BackAndForth(group, at, blocks_));
+  return Loop(at, blocks_, tir::ForKind::kSerial, Sequence({bound, body()}));
 }
 
 Stmt Recurrence::ForRows(const EachRow& body) const {
@@ -247,7 +307,7 @@ Stmt Recurrence::Products(
     const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
     const std::function<Expr(const Row&, const Expr& k)>& left) {
   ffi::Array<Stmt> init, add;
-  ir::Var k("k", Int(64));
+  ir::Var k("k", Int(64)), at("at", Int(64));
   for (size_t g = 0; g < gates.size(); ++g) {
     Expr gate(gates[g]), slot(static_cast<int64_t>(g));
     for (const Row& row : rows_) {
@@ -262,7 +322,14 @@ Stmt Recurrence::Products(
       }));
     }
   }
-  init.push_back(Loop(k, hidden_, tir::ForKind::kSerial, Sequence(add)));
+  // The sums of a step are added up in the order of its step, whoever does it.
+  ir::Var from("from", Int(64)), by("by", Int(64));
+  Expr back = ir::Equal(now_, Expr(1));
+  init.push_back(tir::Bind(from, ir::Select(back, hidden_ - Expr(1), Expr(0))));
+  init.push_back(tir::Bind(by, ir::Select(back, Expr(-1), Expr(1))));
+  ffi::Array<Stmt> body{tir::Bind(k, from + at * by)};
+  body.insert(body.end(), add.begin(), add.end());
+  init.push_back(Loop(at, hidden_, tir::ForKind::kSerial, Sequence(body)));
   return Sequence(init);
 }
 
@@ -271,10 +338,11 @@ Expr Recurrence::Reversed() const {
   return ir::BoolImm(attrs_.direction == "reverse");
 }
 
-Stmt Recurrence::Time() {
+// What the rows read in a step, and which half of the states is the old one.
+ffi::Array<Stmt> Recurrence::BeginStep(const Expr& at) {
   ir::Var step("step", Int(64)), now("now", Int(64));
   now_ = now;
-  ffi::Array<Stmt> parts{tir::Bind(now, ir::FloorMod(step, Expr(2)))};
+  ffi::Array<Stmt> parts{tir::Bind(step, at), tir::Bind(now, ir::FloorMod(step, Expr(2)))};
   for (Row& row : rows_) {
     Expr length = steps_;
     if (lengths_ >= 0) {
@@ -289,8 +357,21 @@ Stmt Recurrence::Time() {
     parts.push_back(tir::Bind(bound, time));
     row.time = bound;
   }
-  parts.push_back(Step());
-  parts.push_back(StoreStep());
+  return parts;
+}
+
+// One block in one phase; the last one leaves the result.
+Stmt Recurrence::BlockOf(size_t phase) {
+  return phase + 1 < NumPhases() ? Phase(phase) : Sequence({Phase(phase), StoreStep()});
+}
+
+Stmt Recurrence::Time() {
+  ir::Var step("at", Int(64));
+  ffi::Array<Stmt> parts = BeginStep(step);
+  for (size_t phase = 0; phase < NumPhases(); ++phase) {
+    Expr group = step * Expr(static_cast<int64_t>(NumPhases())) + Expr(static_cast<int64_t>(phase));
+    parts.push_back(ForBlocks(group, [&] { return BlockOf(phase); }));
+  }
   return Loop(step, steps_, tir::ForKind::kSerial, Sequence(parts));
 }
 
@@ -312,16 +393,14 @@ Stmt Recurrence::Load() {
 }
 
 Stmt Recurrence::StoreStep() {
-  return ForBlocks([&] {
-    return ForRows([&](const Row& row) {
-      return ForLanes([&](const Expr& lane) -> Stmt {
-        Expr unit = Unit(lane);
-        Expr value = states_[0].Load({Expr(1) - now_, Expr(row.index), unit});
-        if (row.active.defined()) value = ir::Select(row.active, value, Number(wide_, 0));
-        value = ir::Cast(outputs_[0].elem_dtype(), value);
-        Stmt store = tir::BufferStore(outputs_[0], value, {row.time, direction_, row.batch, unit});
-        return tir::IfThenElse(ir::Less(unit, hidden_), store);
-      });
+  return ForRows([&](const Row& row) {
+    return ForLanes([&](const Expr& lane) -> Stmt {
+      Expr unit = Unit(lane);
+      Expr value = states_[0].Load({Expr(1) - now_, Expr(row.index), unit});
+      if (row.active.defined()) value = ir::Select(row.active, value, Number(wide_, 0));
+      value = ir::Cast(outputs_[0].elem_dtype(), value);
+      Stmt store = tir::BufferStore(outputs_[0], value, {row.time, direction_, row.batch, unit});
+      return tir::IfThenElse(ir::Less(unit, hidden_), store);
     });
   });
 }

@@ -65,12 +65,13 @@ class Recurrence {
   Stmt Run();
 
  protected:
-  // All blocks of one step; reads state 0 at State(row, unit, now) and writes it for the next step.
-  virtual Stmt Step() = 0;
-  // Memory that lives as long as the rows.
+  // A step's phases, one after the other, each for one block of units (block_): reads the states by
+  // Old and, in the last phase, writes those for the next step by SetNew.
+  virtual size_t NumPhases() const { return 1; }
+  virtual Stmt Phase(size_t phase) = 0;
+  // Memory that lives as long as the rows; one phase may write what the next one reads.
   virtual std::vector<Buffer> Scratch() { return {}; }
 
-  Stmt ForBlocks(const std::function<Stmt()>& body);
   Stmt ForRows(const EachRow& body) const;
   Stmt ForLanes(const std::function<Stmt(const Expr& lane)>& body) const;
   // acc[row, i] = start(row, gate i) + sum over k of left(row, k) r[k, gate i]
@@ -96,11 +97,19 @@ class Recurrence {
   Expr block_;
 
  private:
+  Stmt Tasks();
+  Stmt OneTile(int num_rows);
   Stmt Rows(int num_rows, const Expr& first);
+  ffi::Array<Stmt> Begin(int num_rows, const Expr& first);
+  ffi::Array<Stmt> BeginStep(const Expr& step);
+  Stmt BlockOf(size_t phase);
   Stmt Time();
   Stmt Load();
   Stmt StoreStep();
   Stmt StoreLast();
+  Stmt ForBlocks(const std::function<Stmt()>& body);
+  Stmt ForBlocks(const Expr& group, const std::function<Stmt()>& body);
+  Expr BackAndForth(const Expr& group, const Expr& i, const Expr& extent) const;
   Expr Reversed() const;
 
   size_t num_states_;

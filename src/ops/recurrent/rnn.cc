@@ -23,21 +23,19 @@ class RnnLoop : public Recurrence {
       : Recurrence(a, inputs, outputs, 1, inputs.size() > kLengths ? int64_t{kLengths} : -1) {}
 
  protected:
-  Stmt Step() override {
+  Stmt Phase(size_t) override {
     Buffer acc = Tile("gate", 1);
-    return ForBlocks([&] {
-      Stmt products = Products(
-          acc, {0},
-          [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
-          [&](const Row& row, const Expr& k) { return Old(0, row, k); });
-      Stmt cells = ForRows([&](const Row& row) {
-        return ForLanes([&](const Expr& lane) {
-          Expr sum = acc.Load({Expr(row.index), Expr(0), lane});
-          return SetNew(0, row, Unit(lane), Activate(attrs_, 0, Clipped(sum)));
-        });
+    Stmt products = Products(
+        acc, {0},
+        [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
+        [&](const Row& row, const Expr& k) { return Old(0, row, k); });
+    Stmt cells = ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) {
+        Expr sum = acc.Load({Expr(row.index), Expr(0), lane});
+        return SetNew(0, row, Unit(lane), Activate(attrs_, 0, Clipped(sum)));
       });
-      return Sequence({tir::AllocBuffer(acc), products, cells});
     });
+    return Sequence({tir::AllocBuffer(acc), products, cells});
   }
 };
 

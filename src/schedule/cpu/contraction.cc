@@ -18,6 +18,9 @@ using tir::SeqStmt;
 constexpr int64_t kWorkPerTask = 6144;
 constexpr int64_t kMaxTilesPerTask = 16;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
+// A multiplication of a vector of B costs as much as this many rows at least: memory serves B no
+// faster.
+constexpr int64_t kRowsPerLoad = 3;
 constexpr int64_t kRowsWorthPacking = 32;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
@@ -142,7 +145,8 @@ class ContractionEmitter {
     tasks.push_back({panel, panels_});
     tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
     tasks.push_back({chunk, chunks});
-    return OverTasks(tasks, body, depth * Expr(width_ / lanes_ * rows_ * per_task), analyzer_);
+    const Expr rows = ir::Min(rows_ * per_task, ir::Max(c_.row.extent, kRowsPerLoad));
+    return OverTasks(tasks, body, depth * Expr(width_ / lanes_) * rows, analyzer_);
   }
 
   // `vectors` whole registers.

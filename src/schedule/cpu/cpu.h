@@ -12,7 +12,7 @@ namespace relaxvm::schedule::cpu {
 using target::Machine;
 
 // Additions that are worth a thread of their own.
-inline constexpr int64_t kWorkPerThread = 16384;
+inline constexpr int64_t kWorkPerThread = 8192;
 // Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
 // calling thread.
 inline constexpr const char* kParallelIf = "parallel_if";

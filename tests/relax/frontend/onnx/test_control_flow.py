@@ -151,3 +151,34 @@ def test_recurrent_layers_agree(kind, name, make_model, run_model_once):
         for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
             assert have.shape == want.shape
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("direct", [True, False])
+def test_threads_share_the_steps_of_a_recurrent_layer(kind, direct, make_model):
+    """The whole batch in one tile: threads meet after each step, and give the bits of one thread."""
+    from relaxvm.inference import InferenceSession
+
+    hidden = 232  # enough for threads; does not fill its blocks of units
+    attribute = "linear_before_reset = 1, " if kind == "GRU" and direct else ""
+    text = (
+        "g (float[t, n, 8] x, int32[n] l) => (float[a, b, c, e] y, float[f, i, j] z) "
+        f"{{ y, z = {kind}<{attribute}hidden_size = {hidden}>(x, w, r, b, l) }}"
+    )
+    rng = np.random.default_rng(5)
+    gates = GATES[kind] * hidden
+    shapes = {"w": (1, gates, 8), "r": (1, gates, hidden), "b": (1, 2 * gates)}
+    weights = {k: (0.1 * rng.standard_normal(s)).astype(f4) for k, s in shapes.items()}
+    session = InferenceSession(make_model(text, 17, weights).SerializeToString(), cache_dir="")
+    for batch in (1, 4, 5):
+        feed = {
+            "x": rng.standard_normal((9, batch, 8)).astype(f4),
+            "l": rng.integers(1, 10, batch).astype("int32"),
+        }
+        results = []
+        for threads in (1, 2, 5):
+            session.num_threads = threads
+            results.append(session.run(None, feed))
+        for other in results[1:]:
+            for have, want in zip(other, results[0], strict=True):
+                np.testing.assert_array_equal(have, want)
