@@ -15,6 +15,8 @@ import sys
 import threading
 from typing import Any
 
+from .error import AttributeValueError
+
 
 def _import_tvm_ffi():
     """Imports tvm_ffi without the `import torch` at its top."""
@@ -111,6 +113,7 @@ def _register_errors() -> None:
     known = tvm_ffi.core.ERROR_NAME_TO_TYPE
     for kind in (
         AssertionError,
+        AttributeValueError,
         IndexError,
         KeyError,
         NotImplementedError,

@@ -9,3 +9,8 @@ InternalError = RuntimeError
 
 class DiagnosticError(Exception):
     """A script is wrong: the message says where (file:line:column), what, and what to do."""
+
+
+class AttributeValueError(ValueError, RuntimeError):
+    """An operator cannot be called with such an attribute.  Besides the ValueError that it is, what users of Relax
+    catch (`InternalError`)."""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a tensor: strided_slice, dynamic_strided_slice, slice_scatter.
+// Parts of a tensor: strided_slice, slice_scatter.
 #include <algorithm>
 
 #include "ops/compute.h"
@@ -164,23 +164,6 @@ Tensors ComputeStridedSlice(const ComputeArgs& in, const StridedSlice& a) {
   return {tir::Compute(in.OutShape(), formula, "strided_slice")};
 }
 
-bool IsSignedInt(DLDataType t) { return relaxvm::IsInt(t); }
-
-Type InferDynamicSlice(TypeCtx& ctx, const NoAttrs&) {
-  TensorType x = ctx.Tensor(0);
-  for (size_t i = 1; i < 4; ++i) {
-    TensorType t = ctx.TensorOf(i, IsSignedInt, "a tensor of signed integers");
-    ctx.CheckRank(i, 1);
-    auto length = t->GetShape();
-    if (length.has_value() && !x->IsUnknownRank() &&
-        ctx.Prove(ir::NotEqual((*length)[0], Expr(x->ndim)))) {
-      ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " needs one value for each of the ",
-                x->ndim, " dimensions of x, got ", DescribeExpr((*length)[0]));
-    }
-  }
-  return ctx.Result(std::nullopt, x->ndim, x->dtype);
-}
-
 struct SliceScatter {
   int64_t axis = 0;
 };
@@ -242,66 +225,6 @@ Tensors ComputeSliceScatter(const ComputeArgs& in, const SliceScatter& a) {
   return {tir::Compute(x->shape, formula, "slice_scatter")};
 }
 
-// Along each axis: positions begin + stride * [0, count), counted from tensors while the program
-// runs.  take() does the rest.
-Expr DecomposeDynamicSlice(ir::BlockBuilder& b, const Call& call, const NoAttrs&) {
-  const auto* x = call->args[0]->ty.as<ir::TensorTypeObj>();
-  if (x == nullptr || x->IsUnknownRank() || x->IsUnknownDtype()) return call;
-  using AttrMap = ffi::Map<ffi::String, ffi::Any>;
-  auto emit = [&](const char* op, ffi::Array<Expr> args, AttrMap attrs = {}) -> Expr {
-    return b.Emit(MakeCall(op, std::move(args), attrs, {}, call->span));
-  };
-  auto integer = [](int64_t v) { return Expr(v); };
-  auto binary = [&](const char* op, const Expr& l, const Expr& r) { return emit(op, {l, r}); };
-  auto choose = [&](const Expr& c, const Expr& l, const Expr& r) {
-    return emit("where", {c, l, r});
-  };
-  AttrMap to_int64;
-  to_int64.Set("dtype", Int(64));
-  Expr begin = emit("astype", {call->args[1]}, to_int64);
-  Expr end = emit("astype", {call->args[2]}, to_int64);
-  Expr stride = emit("astype", {call->args[3]}, to_int64);
-  Expr extent = emit("shape_to_tensor", {emit("shape_of", {call->args[0]})});
-  auto from_front = [&](const Expr& e) {
-    return choose(binary("less", e, integer(0)), binary("add", e, extent), e);
-  };
-  Expr forward = binary("greater", stride, integer(0));
-  Expr least = choose(forward, binary("multiply", extent, integer(0)),
-                      binary("subtract", binary("multiply", extent, integer(0)), integer(1)));
-  Expr greatest = choose(forward, extent, binary("subtract", extent, integer(1)));
-  auto clamp = [&](const Expr& e) {
-    return binary("maximum", binary("minimum", from_front(e), greatest), least);
-  };
-  begin = clamp(begin);
-  end = clamp(end);
-  Expr reach = choose(forward, binary("subtract", end, begin), binary("subtract", begin, end));
-  Expr step = emit("abs", {stride});
-  Expr count =
-      binary("floor_divide", binary("subtract", binary("add", reach, step), integer(1)), step);
-  count = binary("maximum", count, integer(0));
-  Dims sizes;
-  for (int64_t d = 0; d < x->ndim; ++d)
-    sizes.push_back(ir::Var("slice" + std::to_string(d), Int(64)));
-  b.EmitMatchCast(emit("tensor_to_shape", {count}), ir::ShapeType(sizes));
-  Expr result = call->args[0];
-  for (int64_t d = 0; d < x->ndim; ++d) {
-    AttrMap first;
-    first.Set("axis", int64_t{0});
-    auto one = [&](const Expr& e) {
-      ir::Tuple axes({integer(0)}), from({integer(d)}), to({integer(d + 1)});
-      return emit("strided_slice", {e, axes, from, to});
-    };
-    AttrMap int64;
-    int64.Set("dtype", Int(64));
-    Expr steps = emit("arange", {integer(0), sizes[d], integer(1)}, int64);
-    Expr at = binary("add", one(begin), binary("multiply", steps, one(stride)));
-    AttrMap axis;
-    axis.Set("axis", d);
-    result = emit("take", {result, at}, axis);
-  }
-  return result;
-}
-
 }  // namespace
 
 OpDef strided_slice() {
@@ -322,19 +245,6 @@ OpDef strided_slice() {
       .type = InferStridedSlice,
       .compute = ComputeStridedSlice,
       .layout = LayoutOf(LayoutRule::Kind::kSlice),
-  });
-}
-
-OpDef dynamic_strided_slice() {
-  return Define<NoAttrs>({
-      .name = "dynamic_strided_slice",
-      .doc = "strided_slice with tensors for begin, end and strides, one value per dimension.",
-      .args = {{"x", "The tensor."},
-               {"begin", "First indices."},
-               {"end", "Indices that are not reached."},
-               {"strides", "Steps."}},
-      .type = InferDynamicSlice,
-      .decompose = DecomposeDynamicSlice,
   });
 }
 

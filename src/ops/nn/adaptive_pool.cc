@@ -121,8 +121,11 @@ OpDef AdaptiveOp(const char* name, const char* layout, std::vector<Sample> sampl
       .type = InferAdaptive<kNumSpatial>,
       .compute = ComputeAdaptive<kNumSpatial>,
       .complete =
-          [layout = std::string(layout)](AdaptivePool& a) {
-            if (a.output_size) SpreadTo(*a.output_size, kNumSpatial);
+          [name, layout = std::string(layout)](AdaptivePool& a) {
+            if (a.output_size) {
+              SpreadTo(*a.output_size, kNumSpatial);
+              RequireCount(name, "output_size", *a.output_size, kNumSpatial);
+            }
             if (a.layout.empty()) a.layout = layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.layout;
           },

@@ -231,12 +231,17 @@ OpDef ConvTransposeOp(const char* name, const char* doc, const char* data_layout
       .type = InferConvTranspose<kNumSpatial>,
       .compute = ComputeConvTranspose<kNumSpatial>,
       .complete =
-          [data_layout = std::string(data_layout),
+          [name, data_layout = std::string(data_layout),
            kernel_layout = std::string(kernel_layout)](A& a) {
             SpreadTo(a.strides, kNumSpatial);
             SpreadTo(a.dilation, kNumSpatial);
             SpreadTo(a.output_padding, kNumSpatial);
             SpreadPadding(a.padding, kNumSpatial);
+            RequireCount(name, "strides", a.strides, kNumSpatial);
+            RequireCount(name, "dilation", a.dilation, kNumSpatial);
+            RequireCount(name, "output_padding", a.output_padding, kNumSpatial);
+            RequireCount(name, "padding", a.padding, 2 * kNumSpatial);
+            RequireGroups(name, a.groups);
             if (a.data_layout.empty()) a.data_layout = data_layout;
             if (a.kernel_layout.empty()) a.kernel_layout = kernel_layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.data_layout;

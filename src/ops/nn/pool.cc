@@ -145,11 +145,15 @@ OpDef PoolOp(const char* name, const char* doc, bool average, const char* layout
       .compute = [average](const ComputeArgs& in,
                            const Pool& a) { return ComputePool<kNumSpatial>(in, a, average); },
       .complete =
-          [layout = std::string(layout)](Pool& a) {
+          [name, layout = std::string(layout)](Pool& a) {
             SpreadTo(a.pool_size, kNumSpatial);
             SpreadTo(a.strides, kNumSpatial);
             SpreadTo(a.dilation, kNumSpatial);
             SpreadPadding(a.padding, kNumSpatial);
+            RequireCount(name, "pool_size", a.pool_size, kNumSpatial);
+            RequireCount(name, "strides", a.strides, kNumSpatial);
+            RequireCount(name, "dilation", a.dilation, kNumSpatial);
+            RequireCount(name, "padding", a.padding, 2 * kNumSpatial);
             if (a.layout.empty()) a.layout = layout;
             if (!a.out_layout || a.out_layout->empty()) a.out_layout = a.layout;
           },

@@ -92,6 +92,26 @@ void CheckSpatial(const TypeCtx& ctx, const char* attr, const Ints& values, size
   }
 }
 
+namespace {
+
+// Arrives in Python as relaxvm.error.AttributeValueError.
+[[noreturn]] void RefuseAttribute(const std::string& message) {
+  throw tvm::ffi::Error("AttributeValueError", message, "");
+}
+
+}  // namespace
+
+void RequireCount(const char* op, const char* attr, const Ints& values, size_t count) {
+  if (values.size() == count) return;
+  RefuseAttribute(std::string(op) + ": " + attr + " needs " + std::to_string(count) +
+                  " values, got " + std::to_string(values.size()));
+}
+
+void RequireGroups(const char* op, int64_t groups) {
+  if (groups >= 1) return;
+  RefuseAttribute(std::string(op) + ": groups must be at least 1, got " + std::to_string(groups));
+}
+
 bool PadAmounts::IsZero() const {
   auto zero = [](const Expr& e) { return ir::IsIntValue(e, 0); };
   return std::all_of(before.begin(), before.end(), zero) &&

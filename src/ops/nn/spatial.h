@@ -67,6 +67,10 @@ void SpreadPadding(Ints& values, size_t count);
 void CheckSpatial(const TypeCtx& ctx, const char* attr, const Ints& values, size_t count,
                   int64_t least);
 
+// Errors when a call is made, unless `values` are `count`; unless `groups` is positive.
+void RequireCount(const char* op, const char* attr, const Ints& values, size_t count);
+void RequireGroups(const char* op, int64_t groups);
+
 // How much is added before and after each dimension.
 struct PadAmounts {
   std::vector<Expr> before, after;

@@ -17,13 +17,16 @@ struct Roi {
   std::string mode = "avg";
 };
 
-Type InferRoi(TypeCtx& ctx, const Roi& a) {
+// `takes_last`: channels may stand last.
+Type InferRoi(TypeCtx& ctx, const Roi& a, bool takes_last) {
   TensorType x = ctx.Float(0), rois = ctx.Float(1);
   ctx.SameDtype(0, 1);
   ctx.CheckRank(0, 4);
   ctx.CheckRank(1, 2);
-  if (a.layout != "NCHW") {
-    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW', got '", a.layout, "'");
+  const bool last = a.layout == "NHWC" && takes_last;
+  if (a.layout != "NCHW" && !last) {
+    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW'", takes_last ? " or 'NHWC'" : "",
+              ", got '", a.layout, "'");
   }
   if (a.mode != "avg" && a.mode != "max") {
     ctx.Error(ErrorKind::kValueError, "mode must be 'avg' or 'max', got '", a.mode, "'");
@@ -36,8 +39,9 @@ Type InferRoi(TypeCtx& ctx, const Roi& a) {
   if (ctx.Prove(ir::NotEqual((*rs)[1], Expr(5)))) {
     ctx.Error(ErrorKind::kValueError, "rois must have rows of 5 numbers, got ", DescribeType(rois));
   }
-  return ctx.Result(Dims{(*rs)[0], (*xs)[1], Expr(a.pooled_size[0]), Expr(a.pooled_size[1])},
-                    x->dtype);
+  Expr rows(a.pooled_size[0]), columns(a.pooled_size[1]);
+  if (last) return ctx.Result(Dims{(*rs)[0], rows, columns, (*xs)[3]}, x->dtype);
+  return ctx.Result(Dims{(*rs)[0], (*xs)[1], rows, columns}, x->dtype);
 }
 
 void SpreadSize(Roi& a) {
@@ -47,15 +51,28 @@ void SpreadSize(Roi& a) {
 class RoiBody {
  public:
   RoiBody(const Roi& a, const Buffer& data, const Buffer& rois, const Buffer& out)
-      : a_(a), data_(data), rois_(rois), out_(out), real_(WideDtype(data.elem_dtype())) {}
+      : a_(a),
+        last_(a.layout == "NHWC"),
+        data_(data),
+        rois_(rois),
+        out_(out),
+        real_(WideDtype(data.elem_dtype())) {}
   virtual ~RoiBody() = default;
 
   Stmt Run() {
-    return LoopNest(out_.shape(), [&](const Indices& i) { return Element(i); });
+    return LoopNest(out_.shape(), [&](const Indices& i) {
+      return Element(last_ ? Indices{i[0], i[3], i[1], i[2]} : i);
+    });
   }
 
  protected:
+  // The cell at `i`: region, channel, row, column.
   virtual Stmt Element(const Indices& i) = 0;
+
+  // `i` (image or region, channel, row, column) in the order of data and result.
+  Indices Placed(const Indices& i) const {
+    return last_ ? Indices{i[0], i[2], i[3], i[1]} : i;
+  }
 
   Expr Real(double v) const { return ir::ConstFloat(real_, v); }
   Expr Real(const Expr& e) const { return ir::Cast(real_, e); }
@@ -70,14 +87,15 @@ class RoiBody {
     return Clamped(index, data_.shape()[0]);
   }
   Stmt Store(const Indices& i, const Expr& value) const {
-    return tir::BufferStore(out_, ir::Cast(out_.elem_dtype(), value), i);
+    return tir::BufferStore(out_, ir::Cast(out_.elem_dtype(), value), Placed(i));
   }
   // Nothing can be read.
   Expr IsEmpty() const { return ir::Equal(data_.shape()[0] * height() * width(), Expr(0)); }
-  Expr height() const { return data_.shape()[2]; }
-  Expr width() const { return data_.shape()[3]; }
+  Expr height() const { return data_.shape()[last_ ? 1 : 2]; }
+  Expr width() const { return data_.shape()[last_ ? 2 : 3]; }
 
   const Roi& a_;
+  bool last_;  // channels
   Buffer data_, rois_, out_;
   DLDataType real_;
 };
@@ -138,7 +156,7 @@ class AlignBody : public RoiBody {
     ir::Var image("image", Int(64));
     Neighbours v = Around(row, height()), h = Around(column, width());
     auto part = [&](const Expr& at_row, const Expr& at_column, const Expr& weight) {
-      return Real(data_.Load({image, i[1], at_row, at_column})) * weight;
+      return Real(data_.Load(Placed({image, i[1], at_row, at_column}))) * weight;
     };
     Expr up = Real(1) - v.share, left = Real(1) - h.share;
     std::vector<Expr> parts{part(v.low, h.low, up * left), part(v.low, h.high, up * h.share),
@@ -191,7 +209,7 @@ class PoolBody : public RoiBody {
     Cell greatest("greatest", real_);
     ir::Var y("y", Int(64)), x("x", Int(64)), image("image", Int(64));
     ir::Var y0("y0", Int(64)), y1("y1", Int(64)), x0("x0", Int(64)), x1("x1", Int(64));
-    Expr value = Real(data_.Load({image, i[1], y, x}));
+    Expr value = Real(data_.Load(Placed({image, i[1], y, x})));
     Stmt look = greatest.Set(ir::Max(greatest.Get(), value));
     Stmt loop = tir::For(
         y, y0, ir::Max(Expr(y1) - Expr(y0), Expr(0)), tir::ForKind::kSerial,
@@ -215,7 +233,7 @@ Tensors ComputeRoi(const ComputeArgs& in, const Roi& a, const char* name) {
   return tir::Opaque({{name, in.OutShape(), in.OutDtype()}}, {in[0], in[1]}, body, name);
 }
 
-const ArgDoc kData = {"data", "The images [batch, channels, height, width]."};
+const ArgDoc kData = {"data", "The images, in the order of `layout`."};
 const ArgDoc kRois = {"rois", "Rows of image, x1, y1, x2, y2."};
 const std::pair<const char*, const char*> kSmall[] = {
     {"f16", "corners rounded to 11 bits lie in other cells"},
@@ -233,17 +251,19 @@ OpDef vision_roi_align() {
                 {"sample_ratio", &Roi::sample_ratio,
                  "Samples of a cell along each axis; below 1: one for each element."},
                 {"aligned", &Roi::aligned, "Corners count from the edges of elements."},
-                {"layout", &Roi::layout, "'NCHW'."},
+                {"layout", &Roi::layout, "'NCHW' or 'NHWC'."},
                 {"mode", &Roi::mode, "'avg' or 'max'."}},
       .reference = "out = roi_align(data, rois, pooled_size, spatial_scale, sample_ratio, aligned, "
-                   "mode)",
+                   "mode, layout)",
       .samples = {{{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..5", "pooled_size=[3, 2]",
                     "spatial_scale=1.0", "sample_ratio=2"}},
                   {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=2",
                     "spatial_scale=0.5", "aligned=True"}},
                   {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=2",
-                    "spatial_scale=1.0", "mode='max'"}}},
-      .type = InferRoi,
+                    "spatial_scale=1.0", "mode='max'"}},
+                  {{"data: f32[2, 8, 9, 3]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
+                    "spatial_scale=0.5", "layout='NHWC'"}}},
+      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, true); },
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<AlignBody>(in, a, "roi_align"); },
       .complete = SpreadSize,
@@ -264,7 +284,7 @@ OpDef vision_roi_pool() {
                     "spatial_scale=1.0"}},
                   {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..9", "pooled_size=2",
                     "spatial_scale=0.5"}}},
-      .type = InferRoi,
+      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, false); },
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<PoolBody>(in, a, "roi_pool"); },
       .complete = SpreadSize,
