@@ -244,6 +244,16 @@ class Checker {
     }
   }
 
+  // The operator's own normal form (an argument added, arguments as a tuple).
+  void RuleCallIsNormal(const ir::Call& call, const std::string& where) {
+    const ir::OpObj* op = ir::CalledOp(call.get());
+    if (op == nullptr || !op->normalize || CallsTensorProgram(call)) return;
+    ir::Call normal = op->normalize(call);
+    if (normal.same_as(call) || ir::StructuralEqual(normal, call)) return;
+    Report("call-is-normal", call->span, "the value of ", where, ": the call of ", op->name,
+           " is not in the operator's normal form; Normalize brings it there");
+  }
+
   // ---- the walk
 
   void Define(const Var& var, bool dataflow) {
@@ -334,6 +344,7 @@ class Checker {
       }
       for (const Expr& arg : call->args) RuleArgumentIsLeaf(arg, where);
       RuleProgramCallFits(value, where);
+      RuleCallIsNormal(ffi::GetRef<ir::Call>(call), where);
     } else if (auto* item = value.as<ir::TupleGetItemObj>()) {
       RuleArgumentIsLeaf(item->tuple_value, where);
     } else {

@@ -8,6 +8,7 @@
 
 #include "api/convert.h"
 #include "api/register.h"
+#include "ir/normal_form.h"
 #include "ops/op_def.h"
 
 namespace relaxvm::api {
@@ -59,6 +60,7 @@ Var MakeVar(const ffi::String& name, const Type& ty, bool dataflow, const Span& 
 
 // Binds `value`, normalized, to a new variable called exactly `name`.
 Var Bind(Builder b, Expr value, ffi::String name, bool dataflow, Type annotation, Span span) {
+  ir::CallsAsWritten as_written;
   value = b->builder.Normalize(std::move(value));
   if (!value->span.defined()) value->span = span;
   Type ty = annotation.defined() ? AnnotatedType(value, annotation, span, *b->facts) : value->ty;
@@ -145,6 +147,12 @@ void RegisterBuilder() {
            [](Builder b, Expr e) { return b->builder.Normalize(e); })
       .def("relaxvm.relax.Builder_NormalizeArgument",
            [](Builder b, Expr e) { return b->builder.NormalizeArgument(e); })
+      // For the parser: calls stay as they are written.
+      .def("relaxvm.relax.Builder_NormalizeWritten",
+           [](Builder b, Expr e) {
+             ir::CallsAsWritten as_written;
+             return b->builder.NormalizeArgument(e);
+           })
       .def("relaxvm.relax.Builder_Lookup",
            [](Builder b, Var var) -> ffi::Optional<Expr> {
              Expr value = b->builder.LookupBinding(var);

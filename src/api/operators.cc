@@ -2,11 +2,13 @@
 // The table of operators for Python, and calls made from what Python passes.
 #include <tvm/ffi/reflection/registry.h>
 
+#include <optional>
 #include <string>
 
 #include "api/convert.h"
 #include "api/register.h"
 #include "ops/op_def.h"
+#include "ops/open_op.h"
 
 namespace relaxvm::api {
 
@@ -136,6 +138,35 @@ ir::Call MakeCall(ffi::String name, Array<Any> args, ffi::Map<ffi::String, Any> 
   return ops::MakeCall(op, exprs, attrs, ty_args, span);
 }
 
+// A rule of an operator that Python defines.  Functions take the call; None takes a rule away.
+void SetRule(ffi::String name, ffi::String rule, Any value) {
+  ops::OpenOp open = ops::OpenOperator(std::string(name));
+  if (open.record == nullptr) {
+    Fail(ErrorKind::kValueError, std::string(name),
+         " has its rules in the table of operators; they cannot be replaced");
+  }
+  if (rule == "FPurity") {
+    const bool pure = value == nullptr || value.cast<bool>();
+    open.op->effect = open.record->effect = pure ? ir::Effect::kPure : ir::Effect::kImpure;
+    return;
+  }
+  std::optional<ffi::Function> f;
+  if (value != nullptr) f = value.cast<ffi::Function>();
+  if (rule == "FInferType") {
+    open.record->type = nullptr;
+    if (!f) return;
+    open.record->type = [f = *f](ops::TypeCtx& ctx, const ir::Attrs&) {
+      return f(ctx.call()).cast<ir::Type>();
+    };
+  } else if (rule == "FNormalize") {
+    open.op->normalize = nullptr;
+    if (!f) return;
+    open.op->normalize = [f = *f](const ir::Call& call) { return f(call).cast<ir::Call>(); };
+  } else {
+    Fail(ErrorKind::kValueError, "there is no rule ", std::string(rule));
+  }
+}
+
 }  // namespace
 
 void RegisterOperators() {
@@ -153,6 +184,7 @@ void RegisterOperators() {
            })
       .def("relaxvm.ops.Get", [](ffi::String name) { return ops::GetOp(std::string(name)); })
       .def("relaxvm.ops.MakeCall", MakeCall)
+      .def("relaxvm.ops.SetRule", SetRule)
       .def("relaxvm.ops.InferType", [](ir::Expr e) {
         auto facts = ops::MakeTypeContext();
         ir::BlockBuilder builder(facts.get());

@@ -102,15 +102,14 @@ Expr Canonical::Emit(const Poly& input, DLDataType dtype) {
     Expr remainder = ir::FloorMod(Emit(mod.inner, dtype), Emit(mod.modulus, dtype));
     pieces.push_back({mod.scale.coef, EmitScaled(mod.scale.mono, remainder, dtype)});
   }
-  // Positive parts first, then what is subtracted, then the constant; a positive constant goes
-  // first when nothing else is positive.
+  // Positive parts first, a positive constant the last of them; then what is subtracted.
   std::stable_partition(pieces.begin(), pieces.end(), [](const Piece& x) { return x.coef > 0; });
   Expr sum;
-  if (constant > 0 && !pieces.empty() && pieces[0].coef < 0) {
-    sum = ir::Const(dtype, constant);
-    constant = 0;
-  }
   for (const Piece& piece : pieces) {
+    if (constant > 0 && piece.coef < 0) {
+      sum = sum.defined() ? ir::Add(sum, ir::Const(dtype, constant)) : ir::Const(dtype, constant);
+      constant = 0;
+    }
     int64_t coef = sum.defined() ? std::abs(piece.coef) : piece.coef;
     Expr product = coef == 1 ? piece.factor : ir::Mul(piece.factor, ir::Const(dtype, coef));
     if (!sum.defined()) {

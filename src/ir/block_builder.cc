@@ -5,9 +5,12 @@
 #include <string>
 
 #include "ir/node_kind.h"
+#include "ir/normal_form.h"
 
 namespace relaxvm::ir {
 namespace {
+
+thread_local int calls_as_written = 0;
 
 // May stand as an argument: needs no binding of its own.
 bool IsLeaf(const Expr& e) {
@@ -63,6 +66,10 @@ Type TypeSeenOutside(const SeqExpr& seq) {
 }
 
 }  // namespace
+
+CallsAsWritten::CallsAsWritten() { ++calls_as_written; }
+CallsAsWritten::~CallsAsWritten() { --calls_as_written; }
+bool CallsAsWritten::Active() { return calls_as_written > 0; }
 
 BlockBuilder::BlockBuilder(TypeContext* context, IRModule mod)
     : context_(context),
@@ -199,7 +206,19 @@ Expr BlockBuilder::Normalize(Expr e) {
 Expr BlockBuilder::NormalizeCall(const Call& original) {
   Call call = original;
   const OpObj* op = CalledOp(call.get());
-  if (op != nullptr && op->normalize) call = op->normalize(call);
+  if (op != nullptr && op->normalize && !CallsAsWritten::Active()) {
+    Call done = op->normalize(call);
+    if (!done.same_as(call)) {
+      // A tuple that a variable stands for is known here.
+      ffi::Array<Expr> known = call->args.Map([this](const Expr& arg) {
+        auto var = arg.as<Var>();
+        Expr value = var ? LookupBinding(*var) : Expr();
+        return value.defined() && value.as<TupleObj>() ? value : arg;
+      });
+      Call again(call->op, known, call->attrs, call->ty_args, call->span);
+      call = known.same_as(call->args) ? done : op->normalize(again);
+    }
+  }
   Expr callee = op != nullptr ? call->op : NormalizeArgument(call->op);
   ffi::Array<Expr> args = call->args.Map([this](const Expr& a) { return NormalizeArgument(a); });
   const bool same = callee.same_as(call->op) && args.same_as(call->args);

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -196,6 +197,25 @@ class Legalizer : public ir::Mutator {
   const LegalizeOptions& options_;
 };
 
+// Results whose extents only the running program knows are typed by their greatest extents until
+// they are lowered: then the function's type says what it returns.
+ir::BaseFunc WithActualResult(const ir::Function& before, const Expr& legal,
+                              ir::TypeContext& facts) {
+  ir::Function after = legal.as<ir::Function>().value();
+  auto fits = [&](const ir::Function& f) {
+    return FitsType(f->ret_ty, f->body->ty, facts) == ir::TypeFit::kAlways;
+  };
+  if (fits(after) || !fits(before)) return after;
+  std::unordered_set<const ffi::Object*> visible;
+  for (const Var& param : after->params) {
+    for (const Var& v : ir::DefinableSymbolicVars(param->ty)) visible.insert(v.get());
+  }
+  Type result =
+      EraseToVisible(after->body->ty, [&](const Var& v) { return visible.count(v.get()) != 0; });
+  return ir::Function(after->params, after->body, result, after->is_pure, after->attrs,
+                      after->span);
+}
+
 }  // namespace
 
 ir::IRModule LegalizeOps(ir::IRModule mod, const LegalizeOptions& options) {
@@ -204,10 +224,10 @@ ir::IRModule LegalizeOps(ir::IRModule mod, const LegalizeOptions& options) {
   for (const auto& [var, func] : mod->functions) {
     const auto* function = func.as<ir::FunctionObj>();
     if (function == nullptr) continue;
-    Expr legal = Legalizer(facts.get(), &programs, options)
-                     .MutateFunction(ffi::GetRef<ir::Function>(function));
-    if (!legal.same_as(func))
-      programs.UpdateFunction(var, ffi::GetRef<ir::BaseFunc>(legal.as<ir::BaseFuncObj>()));
+    ir::Function before = ffi::GetRef<ir::Function>(function);
+    Expr legal = Legalizer(facts.get(), &programs, options).MutateFunction(before);
+    if (legal.same_as(func)) continue;
+    programs.UpdateFunction(var, WithActualResult(before, legal, *facts));
   }
   return programs.module();
 }

@@ -3,10 +3,13 @@
 #include <tvm/ffi/cast.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <unordered_map>
 
 #include "ir/prim.h"
 #include "ops/op_def.h"
+#include "ops/open_op.h"
 
 namespace relaxvm::ops {
 
@@ -153,12 +156,58 @@ void CheckAttrNames(const OpDef& def, const SourcePlace& place,
   }
 }
 
+// Operators that programs outside of this library defined.  They live as long as the process.
+struct OpenTable {
+  std::mutex mutex;
+  std::map<std::string, std::pair<OpDef*, ir::Op>> ops;
+};
+OpenTable& GetOpenTable() {
+  static OpenTable* table = new OpenTable();  // NOLINT
+  return *table;
+}
+
+ffi::Optional<ir::Op> FindOpen(const std::string& name) {
+  OpenTable& table = GetOpenTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  auto it = table.ops.find(name);
+  if (it == table.ops.end()) return std::nullopt;
+  return it->second.second;
+}
+
 }  // namespace
+
+OpenOp OpenOperator(const std::string& name) {
+  const Table& known = GetTable();
+  if (known.by_name.count(WithoutPrefix(name)) != 0) return {};
+  OpenTable& table = GetOpenTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  auto it = table.ops.find(name);
+  if (it == table.ops.end()) {
+    auto* def = new OpDef();  // NOLINT: the operator points to it
+    def->name = name;
+    def->variadic = true;
+    def->complete = [](const ir::Attrs& given) { return given; };
+    auto op = ffi::make_object<ir::OpObj>();
+    op->name = name;
+    op->num_inputs = -1;
+    op->type_rule = [def](const Call& call, ir::TypeContext& facts) -> Type {
+      if (!def->type) {
+        Fail(ErrorKind::kValueError, call->span.Place(), def->name,
+             " has no type rule; register_op_attr(\"", def->name, "\", \"FInferType\", ...)");
+      }
+      TypeCtx ctx(call, *def, facts);
+      return def->type(ctx, call->attrs);
+    };
+    op->record = def;
+    it = table.ops.emplace(name, std::make_pair(def, ffi::GetRef<ir::Op>(op.get()))).first;
+  }
+  return {it->second.first, const_cast<ir::OpObj*>(it->second.second.get())};
+}
 
 ffi::Optional<ir::Op> FindOp(const std::string& name) {
   const Table& table = GetTable();
   auto it = table.by_name.find(WithoutPrefix(name));
-  if (it == table.by_name.end()) return std::nullopt;
+  if (it == table.by_name.end()) return FindOpen(name);
   return table.ops[it->second];
 }
 
@@ -166,6 +215,11 @@ const ir::Op& GetOp(const std::string& name) {
   const Table& table = GetTable();
   auto it = table.by_name.find(WithoutPrefix(name));
   if (it == table.by_name.end()) {
+    if (ffi::Optional<ir::Op> open = FindOpen(name)) {
+      OpenTable& others = GetOpenTable();
+      std::lock_guard<std::mutex> lock(others.mutex);
+      return others.ops.at(name).second;
+    }
     Fail(ErrorKind::kValueError, "there is no operator ", name,
          "; nearest: ", Nearest(WithoutPrefix(name)));
   }

@@ -26,8 +26,9 @@ Stmt SortLine(const std::function<Expr(const Expr&)>& value, const Expr& n, cons
   ir::Var from_left("from_left", Bool());
   Expr left_value = value(order.Load(at(left.Get())));
   Expr right_value = value(order.Load(at(right.Get())));
-  Expr right_first = ir::IfThenElse(
-      ir::Less(right.Get(), stop), ComesBefore(right_value, left_value, descending), ir::BoolImm(false));
+  Expr right_first =
+      ir::IfThenElse(ir::Less(right.Get(), stop), ComesBefore(right_value, left_value, descending),
+                     ir::BoolImm(false));
   Expr take_left =
       ir::IfThenElse(ir::Less(left.Get(), mid), ir::Not(right_first), ir::BoolImm(false));
   Stmt choose =

@@ -218,10 +218,9 @@ std::string Printer::OutTypes(const ffi::Array<Type>& types) {
     return "[" + Join(parts) + "]";
   }
   const auto* tuple = types[0].as<ir::TupleTypeObj>();
-  if (tuple == nullptr || tuple->fields.empty()) return TypeText(types[0]);
-  return OutTypes(tuple->fields.size() == 1 ? ffi::Array<Type>() : tuple->fields) == "[]"
-             ? "[" + TypeText(tuple->fields[0]) + "]"
-             : OutTypes(tuple->fields);
+  // A list of one is the type itself, not a tuple of one.
+  if (tuple == nullptr || tuple->fields.size() < 2) return TypeText(types[0]);
+  return OutTypes(tuple->fields);
 }
 
 // call_tir and its kin: function, tuple of arguments, types of what it writes.

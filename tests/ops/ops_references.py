@@ -10,6 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from ops_references_boxes import (  # noqa: F401
+    class_boxes,
+    get_valid_counts,
+    multibox_transform_loc,
+    non_max_suppression,
+)
+from ops_references_grad import nll_loss_backward, pool_backward, take_backward  # noqa: F401
 
 Array = np.ndarray
 Ints = Sequence[int]
@@ -453,6 +460,9 @@ def topk(x: Array, k: int, axis: int, ret_type: str, largest: bool) -> Any:
     if k > 0:
         order = np.take(order, range(min(k, x.shape[axis])), axis)
     values = np.take_along_axis(x, order, axis)
+    missing = max(k - x.shape[axis], 0)  # an axis that turns out to be shorter
+    widths = [(0, missing if d == axis % x.ndim else 0) for d in range(x.ndim)]
+    values, order = np.pad(values, widths), np.pad(order, widths, constant_values=-1)
     return {"both": (values, order), "values": values, "indices": order}[ret_type]
 
 
@@ -856,110 +866,22 @@ def multinomial(prob: Array, uniform: Array, rows: Array) -> Array:
     return out
 
 
-# ---- boxes
-
-
-def overlap(a: Array, b: Array) -> float:
-    """Shared by joint area of two rectangles given by opposite corners."""
-    low = np.maximum(np.minimum(a[:2], a[2:]), np.minimum(b[:2], b[2:]))
-    high = np.minimum(np.maximum(a[:2], a[2:]), np.maximum(b[:2], b[2:]))
-    shared = float(np.prod(np.maximum(high - low, 0)))
-    joint = sum(float(np.prod(np.abs(r[2:] - r[:2]))) for r in (a, b)) - shared
-    return shared / joint if joint > 0 else 0.0
-
-
-def get_valid_counts(data: Array, threshold: float, id_index: int, score_index: int) -> Any:
-    counts = np.zeros(len(data), np.int32)
-    rows, indices = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
-    for b, image in enumerate(data):
-        good = image[:, score_index] > threshold
-        good &= (image[:, id_index] >= 0) | (id_index < 0)
-        (found,) = np.nonzero(good)
-        counts[b] = len(found)
-        rows[b, : len(found)], indices[b, : len(found)] = image[found], found
-    return counts, rows, indices
-
-
-def non_max_suppression(data: Array, valid: Array, indices: Array, most: int, iou: float, force: bool, top_k: int, start: int, score: int, kind: int, return_indices: bool, to_bottom: bool, sigma: float, least: float) -> Any:  # fmt: skip
-    rows, found = np.full_like(data, -1), np.full(indices.shape, -1, np.int32)
-    counts = np.zeros((len(data), 1), np.int32)
-    for b, image in enumerate(data):
-        n = min(int(valid[b]), len(image))
-        order = np.argsort(-image[:n, score], kind="stable")
-        order = order[:top_k] if top_k > 0 else order
-        boxes, scores = image[order], image[order, score].copy()
-
-        def clash(i: int, j: int, boxes: Array = boxes) -> float:
-            if kind >= 0 and not force and boxes[i, kind] != boxes[j, kind]:
-                return -np.inf
-            return overlap(boxes[i, start : start + 4], boxes[j, start : start + 4])
-
-        left, picked = list(range(len(order))), []
-        bound = least if sigma > 0 else 0.0
-        while left and (most <= 0 or len(picked) < most):
-            best = max(left, key=lambda i: (scores[i], -i))
-            if not scores[best] > bound:
-                break
-            left.remove(best)
-            picked.append(best)
-            for j in list(left):
-                shared = clash(best, j)
-                if shared >= iou:
-                    left.remove(j)
-                elif sigma > 0 and shared > 0:
-                    scores[j] *= np.exp(-shared * shared / (2 * sigma))
-        counts[b] = len(picked)
-        found[b, : len(picked)] = indices[b, order[picked]]
-        for k, i in enumerate(picked):
-            target = k if sigma > 0 or to_bottom else i
-            rows[b, target] = boxes[i]
-            if sigma > 0:
-                rows[b, target, score] = scores[i]
-    if not return_indices:
-        return rows
-    return (rows, found, counts) if sigma > 0 else (found, counts)
-
-
-def class_boxes(boxes: Array, scores: Array, most: Array, iou: Array, least: Array, form: str) -> Any:  # fmt: skip
-    batch, classes, n = scores.shape
-    picked: list[tuple[int, int, int]] = []
-    for b, c in np.ndindex(batch, classes):
-        kept: list[int] = []
-        for i in np.argsort(-scores[b, c], kind="stable"):
-            if len(kept) < most.item() and scores[b, c, i] > least.item():
-                if all(overlap(boxes[b, i], boxes[b, j]) < iou.item() for j in kept):
-                    kept.append(int(i))
-        picked += [(b, c, i) for i in kept]
-    if form == "onnx":
-        rows = np.zeros((batch * classes * n, 3), np.int64)
-        rows[: len(picked)] = np.reshape(picked, (-1, 3))
-        return rows, np.array([len(picked)]), np.array([len(picked), 3])
-    places, values = np.zeros((batch, classes * n, 2), np.int64), np.zeros((batch, classes * n))
-    counts = np.zeros(batch, np.int64)
-    for b, c, i in picked:
-        places[b, counts[b]], values[b, counts[b]] = (c, i), scores[b, c, i]
-        counts[b] += 1
-    return places, values, counts
-
-
-def multibox_transform_loc(scores: Array, offsets: Array, anchors: Array, clip: bool, threshold: float, variances: Sequence[float], background: bool, softmax: bool) -> Any:  # fmt: skip
-    left, top, right, bottom = np.moveaxis(anchors[0], 1, 0)
-    x, y, w, h = np.moveaxis(offsets.reshape(len(offsets), -1, 4) * variances, 2, 0)
-    middle_y, middle_x = y * (bottom - top) + (top + bottom) / 2, x * (right - left) + (left + right) / 2
-    half_y, half_x = np.exp(h) * (bottom - top) / 2, np.exp(w) * (right - left) / 2
-    corners = (middle_y - half_y, middle_x - half_x, middle_y + half_y, middle_x + half_x)
-    boxes = np.stack(corners, axis=2)
-    if softmax and scores.size:
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        scores = powers / powers.sum(axis=1, keepdims=True)
-    if threshold > 0:
-        scores = np.where(scores >= threshold, scores, 0)
-    kept = scores * (np.arange(scores.shape[1])[:, None] > 0) if not background else scores
-    return np.clip(boxes, 0, 1) if clip else boxes, kept
-
-
 def slice_bounds(extents: Array, begin: Array, end: Array, strides: Array) -> Any:
     rows = zip(extents, begin, end, strides, strict=True)
     ranges = [range(n)[b:e:s] for n, b, e, s in rows]
     first = [slice(b, e, s).indices(n)[0] for n, b, e, s in zip(extents, begin, end, strides)]
     return np.array(first, np.int64), np.array([len(r) for r in ranges], np.int64)
+
+
+def median(data: Array, axis: Ints | int | None, keepdims: bool) -> Any:
+    axes = tuple(range(data.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = sorted(a % data.ndim for a in axes)
+    rest = [a for a in range(data.ndim) if a not in axes]
+    shape = [data.shape[a] for a in rest]
+    lines = data.transpose(*rest, *axes).reshape(*shape, -1)
+    order = np.argsort(lines, axis=-1, kind="stable")
+    middle = np.take(order, (lines.shape[-1] - 1) // 2, axis=-1)
+    value = np.take_along_axis(lines, middle[..., None], -1)[..., 0]
+    if keepdims:
+        value, middle = np.expand_dims(value, axes), np.expand_dims(middle, axes)
+    return value if axis is None else (value, middle)

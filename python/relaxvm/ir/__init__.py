@@ -32,6 +32,7 @@ from .expr import (
 )
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from .module import IRModule
+from .op import register_op_attr
 from .type import (
     FuncType,
     PointerType,
@@ -83,6 +84,7 @@ __all__ = [
     "is_prim_var",
     "load_json",
     "make_node",
+    "register_op_attr",
     "save_json",
     "span_scope",
     "structural_equal",

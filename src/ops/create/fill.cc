@@ -30,8 +30,12 @@ Type OfShape(TypeCtx& ctx, size_t i, DLDataType dtype) {
 }
 
 // The dtype of a fill value: a scalar's, or that of a tensor without dimensions.
-DLDataType FillDtype(const TypeCtx& ctx, size_t i) {
+DLDataType FillDtype(const TypeCtx& ctx, size_t i, ErrorKind kind) {
   if (const auto* prim = ctx.type(i).as<ir::PrimTypeObj>()) return prim->dtype;
+  if (ctx.type(i).as<ir::TensorTypeObj>() == nullptr) {
+    ctx.Error(kind, ctx.ArgName(i), " must be a tensor or a scalar, got ",
+              DescribeType(ctx.type(i)));
+  }
   TensorType t = ctx.Tensor(i);
   if (t->ndim != 0) {
     ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " must have no dimensions, got ",
@@ -56,7 +60,7 @@ OpDef Constant(const char* name, const char* doc, const char* reference, int64_t
       .name = name,
       .doc = doc,
       .args = {kShapeArg},
-      .attrs = {{"dtype", &Init::dtype, kDtypeDoc}},
+      .attrs = {{"dtype", &Init::dtype, kDtypeDoc, true}},
       .reference = reference,
       .samples = {{{"shape=[4, 3]", "dtype='float32'"}}, {{"shape=[]", "dtype='int64'"}}},
       .type = [](TypeCtx& ctx,
@@ -225,8 +229,10 @@ OpDef full() {
       .reference = "out = np.full(shape, fill_value, dtype)",
       .samples = {{{"shape=[4, 3]", "fill_value: f32[]"}},
                   {{"shape=[5]", "fill_value: f32[]", "dtype='int32'"}}},
-      .type = [](TypeCtx& ctx,
-                 const Init& a) { return OfShape(ctx, 0, a.dtype.value_or(FillDtype(ctx, 1))); },
+      .type =
+          [](TypeCtx& ctx, const Init& a) {
+            return OfShape(ctx, 0, a.dtype.value_or(FillDtype(ctx, 1, ErrorKind::kValueError)));
+          },
       .compute =
           [](const ComputeArgs& in, const Init&) {
             return Filled(in, [&](const Indices&) { return FillValue(in, 1); }, "full");
@@ -244,7 +250,7 @@ OpDef full_like() {
       .samples = {{{"x: f32[4, 3]", "fill_value: f32[]"}}},
       .type = [](TypeCtx& ctx, const Init& a) -> Type {
         TensorType x = ctx.Tensor(0);
-        FillDtype(ctx, 1);
+        FillDtype(ctx, 1, ErrorKind::kTypeError);
         return ctx.Like(x, a.dtype.value_or(x->dtype));
       },
       .compute =

@@ -56,9 +56,20 @@ Type InferFma(TypeCtx& ctx, const NoAttrs&) {
   ctx.SameDtype(0, 1);
   ctx.SameDtype(0, 2);
   ctx.SameDtype(1, 2);
-  Broadcasted shape = BroadcastAll(ctx, x);
+  int64_t ndim = -1;
+  for (size_t i = 0; i < 3; ++i) {
+    if (ndim >= 0) ctx.CheckRank(i, ndim);
+    ndim = std::max<int64_t>(ndim, x[i]->ndim);
+  }
   bool known = !IsVoid(x[0]->dtype) && !IsVoid(x[1]->dtype) && !IsVoid(x[2]->dtype);
-  return ctx.Result(shape.dims, shape.ndim, known ? x[0]->dtype : Void());
+  const DLDataType dtype = known ? x[0]->dtype : Void();
+  auto is_shape_of = [&](const TensorType& t) {
+    return t->shape.has_value() && x[0]->shape.has_value() &&
+           t->shape.value().same_as(x[0]->shape.value());
+  };
+  if (is_shape_of(x[1]) && is_shape_of(x[2])) return ctx.Like(x[0], dtype);
+  Broadcasted shape = BroadcastAll(ctx, x);
+  return ctx.Result(shape.dims, ndim, dtype);
 }
 
 Tensors ComputeFma(const ComputeArgs& in, const NoAttrs&) {

@@ -22,7 +22,7 @@ struct GridSample {
 Type InferAffineGrid(TypeCtx& ctx, const AffineGrid&) {
   TensorType x = ctx.Float(0);
   ctx.CheckRank(0, 3);
-  ctx.CheckRank(1, 2);
+  CheckSize(ctx, 1, 2);
   auto dims = x->GetShape();
   auto size = ctx.Shape(1);
   if (!dims.has_value() || !size) return ctx.Result(std::nullopt, 4, x->dtype);

@@ -43,7 +43,7 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
   Layout layout(ctx, a.layout, "NC" + spatial, "layout");
   ctx.CheckRank(0, layout.size());
-  ctx.CheckRank(1, kNumSpatial);
+  CheckSize(ctx, 1, kNumSpatial);
   CheckOneOf(ctx, "method", a.method, {"nearest_neighbor", "linear", "cubic"});
   CheckOneOf(ctx, "coordinate_transformation_mode", a.coordinate_transformation_mode,
              {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
@@ -68,7 +68,7 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
     if (letter == 'N' || letter == 'C') return layout.Extent(*dims, letter);
     return (*size)[spatial.find(letter)];
   };
-  return ctx.Result(layout.Shape(dim), dtype);
+  return ctx.Result(layout.Shape(dim).Map([&](const Expr& e) { return ctx.Simplify(e); }), dtype);
 }
 
 // One spatial axis of a resize.

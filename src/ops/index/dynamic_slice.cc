@@ -31,7 +31,8 @@ Type InferBounds(TypeCtx& ctx, const NoAttrs&) {
     ctx.CheckRank(i, 1);
   }
   auto dims = ctx.Tensor(0)->GetShape();
-  Type result = ctx.Result(dims.has_value() ? std::optional<Dims>(*dims) : std::nullopt, 1, Int(64));
+  Type result =
+      ctx.Result(dims.has_value() ? std::optional<Dims>(*dims) : std::nullopt, 1, Int(64));
   return ir::TupleType({result, result});
 }
 
@@ -52,7 +53,8 @@ Tensors ComputeBounds(const ComputeArgs& in, const NoAttrs&) {
     return ir::Max(ir::FloorDiv(reach + step - Expr(1), step), Expr(0));
   };
   auto begin = [&](const Indices& i) -> Expr { return bound(1, i); };
-  return {tir::Compute(in.OutShape(0), begin, "begin"), tir::Compute(in.OutShape(1), count, "count")};
+  return {tir::Compute(in.OutShape(0), begin, "begin"),
+          tir::Compute(in.OutShape(1), count, "count")};
 }
 
 Type InferElements(TypeCtx& ctx, const NoAttrs&) {

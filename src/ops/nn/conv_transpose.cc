@@ -65,7 +65,8 @@ Type InferConvTranspose(TypeCtx& ctx, const ConvTranspose& a) {
     if (letter == 'C') return ctx.Simplify(kernel.Extent(*ws, 'O') * Expr(a.groups));
     size_t s = spatial.find(letter);
     Expr reach = (kernel.Extent(*ws, letter) - Expr(1)) * Expr(a.dilation[s]);
-    Expr size = (data.Extent(*xs, letter) - Expr(1)) * Expr(a.strides[s]) + reach +
+    Expr extent = ctx.Simplify(data.Extent(*xs, letter));  // seen first: it stands first
+    Expr size = (extent - Expr(1)) * Expr(a.strides[s]) + reach +
                 Expr(a.output_padding[s] + 1 - a.padding[s] - a.padding[kNumSpatial + s]);
     size = ctx.Simplify(size);
     if (ctx.Prove(ir::Less(size, Expr(0)))) {

@@ -112,6 +112,16 @@ void RequireGroups(const char* op, int64_t groups) {
   RefuseAttribute(std::string(op) + ": groups must be at least 1, got " + std::to_string(groups));
 }
 
+void CheckSize(const TypeCtx& ctx, size_t i, int64_t count) {
+  if (ctx.type(i).as<ir::ShapeTypeObj>() == nullptr) {
+    ctx.Error(ErrorKind::kTypeError, ctx.ArgName(i), " must be a shape, got ",
+              DescribeType(ctx.type(i)));
+  }
+  if (ctx.Rank(i) == count) return;
+  ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " must have ", count, " values, got ",
+            DescribeType(ctx.type(i)));
+}
+
 bool PadAmounts::IsZero() const {
   auto zero = [](const Expr& e) { return ir::IsIntValue(e, 0); };
   return std::all_of(before.begin(), before.end(), zero) &&

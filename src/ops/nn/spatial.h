@@ -71,6 +71,9 @@ void CheckSpatial(const TypeCtx& ctx, const char* attr, const Ints& values, size
 void RequireCount(const char* op, const char* attr, const Ints& values, size_t count);
 void RequireGroups(const char* op, int64_t groups);
 
+// Errors unless argument `i` is a shape of `count` values.
+void CheckSize(const TypeCtx& ctx, size_t i, int64_t count);
+
 // How much is added before and after each dimension.
 struct PadAmounts {
   std::vector<Expr> before, after;

@@ -36,8 +36,9 @@ Stmt SelectLine(const std::function<Expr(const Expr&)>& value, const Expr& n, co
   ir::Var i("i", Int(64)), now("now", dtype);
   auto at = [](const Expr& e) { return Indices{e}; };
   Expr before = place.Get() - Expr(1);
-  Expr moves = ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
-                              ComesBefore(now, best.Load(at(before)), descending), ir::BoolImm(false));
+  Expr moves =
+      ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
+                     ComesBefore(now, best.Load(at(before)), descending), ir::BoolImm(false));
   Stmt shift =
       tir::While(moves, Sequence({tir::BufferStore(best, best.Load(at(before)), at(place.Get())),
                                   tir::BufferStore(order, order.Load(at(before)), at(place.Get())),
@@ -97,11 +98,17 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     if (!select) one_line.push_back(tir::AllocBuffer(spare));
     one_line.push_back(select ? SelectLine(value, n, order, kept.value(), descending)
                               : SortLine(value, n, order, spare, descending));
+    // Ranks that the line does not have get 0 and index -1.
+    const bool all_there = kept.has_value() && ir::AsInt(n).has_value() && *kept <= *ir::AsInt(n);
+    const bool guarded = !all_there && !ir::StructuralEqual(keep, n);
     one_line.push_back(LoopNest(
         {keep},
-        [&](const Indices& k) {
+        [&](const Indices& k) -> Stmt {
           Expr index = order.Load(k);
-          return emit(outs, element(k[0]), index, value(index));
+          Stmt there = emit(outs, element(k[0]), index, value(index));
+          if (!guarded) return there;
+          Stmt missing = emit(outs, element(k[0]), Expr(-1), Number(data.elem_dtype(), 0));
+          return tir::IfThenElse(ir::Less(k[0], n), there, missing);
         },
         "k"));
     ir::DictAttrs annotations;
@@ -115,8 +122,8 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
 Type InferSorted(TypeCtx& ctx, int64_t axis, std::optional<DLDataType> dtype) {
   TensorType x = ctx.TensorOf(0, IsNumber, "a tensor of numbers");
   if (!x->IsUnknownRank()) ctx.Axis(axis, x->ndim);
-  if (dtype && !IsInteger(*dtype)) {
-    ctx.Error(ErrorKind::kTypeError, "dtype must be an integer type, got ", DTypeName(*dtype));
+  if (dtype && !IsNumber(*dtype)) {
+    ctx.Error(ErrorKind::kTypeError, "dtype must be a type of numbers, got ", DTypeName(*dtype));
   }
   return ctx.Like(x, dtype.value_or(x->dtype));
 }
@@ -147,8 +154,8 @@ Type InferTopK(TypeCtx& ctx, const TopK& a) {
               a.ret_type, "'");
   }
   DLDataType index = a.dtype.value_or(Int(32));
-  if (!IsInteger(index)) {
-    ctx.Error(ErrorKind::kTypeError, "dtype must be an integer type, got ", DTypeName(index));
+  if (!IsNumber(index)) {
+    ctx.Error(ErrorKind::kTypeError, "dtype must be a type of numbers, got ", DTypeName(index));
   }
   std::optional<Dims> result;
   if (!x->IsUnknownRank()) {
@@ -156,13 +163,9 @@ Type InferTopK(TypeCtx& ctx, const TopK& a) {
     if (auto dims = x->GetShape()) {
       result = *dims;
       if (a.k > 0) {
-        if (ctx.Prove(ir::Less((*dims)[axis], Expr(a.k)))) {
-          ctx.Error(ErrorKind::kValueError, "k is ", a.k, ", but axis ", axis, " of ",
-                    DescribeType(x), " has only ", DescribeExpr((*dims)[axis]), " elements");
-        }
-        Expr k(a.k);
-        if (!ctx.Prove(ir::GreaterEqual((*dims)[axis], k))) k = ir::Min((*dims)[axis], k);
-        result->Set(axis, k);
+        // Of fewer elements all are taken, where it is known that there are fewer.
+        bool fewer = ctx.Prove(ir::Less((*dims)[axis], Expr(a.k)));
+        if (!fewer) result->Set(axis, Expr(a.k));
       }
     }
   }

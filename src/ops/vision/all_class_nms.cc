@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// vision.all_class_non_max_suppression: boxes by falling score for each class of each image, without
-// those that overlap a better one; and rvm.class_boxes, which computes it into results of full size.
+// vision.all_class_non_max_suppression: boxes by falling score for each class of each image,
+// without those that overlap a better one; and rvm.class_boxes, which computes it into results of
+// full size.
 #include "ops/sort_line.h"
 #include "ops/vision/boxes.h"
 
@@ -91,13 +92,12 @@ class PickBody {
     Stmt keep = Sequence({tir::BufferStore(picked, box, {image, kind, count.Get()}),
                           count.Set(count.Get() + Expr(1))});
     Expr value = Widen(score(box));
-    Expr candidate = ir::And(ir::Greater(value, ir::Cast(value.dtype(), One(4))),
-                             ir::Less(count.Get(), limit));
-    Stmt decide =
-        Sequence({look, tir::IfThenElse(ir::Equal(overlaps.Get(), Expr(0)), keep)});
-    Stmt scan = tir::For(place, Expr(0), boxes, tir::ForKind::kSerial,
-                         Sequence({tir::Bind(box, order.Load({place})),
-                                   tir::IfThenElse(candidate, decide)}));
+    Expr candidate =
+        ir::And(ir::Greater(value, ir::Cast(value.dtype(), One(4))), ir::Less(count.Get(), limit));
+    Stmt decide = Sequence({look, tir::IfThenElse(ir::Equal(overlaps.Get(), Expr(0)), keep)});
+    Stmt scan = tir::For(
+        place, Expr(0), boxes, tir::ForKind::kSerial,
+        Sequence({tir::Bind(box, order.Load({place})), tir::IfThenElse(candidate, decide)}));
     Stmt all = Sequence({tir::Bind(image, ir::FloorDiv(line, classes)),
                          tir::Bind(kind, ir::FloorMod(line, classes)),
                          tir::Bind(limit, ir::Cast(Int(64), One(2))), tir::AllocBuffer(order),
@@ -125,9 +125,8 @@ Stmt ListAll(const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
   auto number = [&](const Expr& e, int64_t column) {
     return tir::BufferStore(outs[0], e, {total.Get(), Expr(column)});
   };
-  Stmt clear = LoopNest(outs[0].shape(), [&](const Indices& i) {
-    return tir::BufferStore(outs[0], Expr(0), i);
-  });
+  Stmt clear = LoopNest(outs[0].shape(),
+                        [&](const Indices& i) { return tir::BufferStore(outs[0], Expr(0), i); });
   Stmt lines = LoopNest(counts.shape(), [&](const Indices& i) {
     Stmt row = Sequence({number(i[0], 0), number(i[1], 1), number(picked.Load({i[0], i[1], k}), 2),
                          total.Set(total.Get() + Expr(1))});
@@ -149,12 +148,12 @@ Stmt ListByImage(const std::vector<Buffer>& ins, const std::vector<Buffer>& outs
                      tir::BufferStore(outs[0], Expr(0), {image, i[0], Expr(1)}),
                      tir::BufferStore(outs[1], Number(outs[1].elem_dtype(), 0), {image, i[0]})});
   });
-  Stmt row = Sequence(
-      {tir::Bind(box, picked.Load({image, kind, k})),
-       tir::BufferStore(outs[0], kind, {image, total.Get(), Expr(0)}),
-       tir::BufferStore(outs[0], box, {image, total.Get(), Expr(1)}),
-       tir::BufferStore(outs[1], scores.Load({image, kind, box}), {image, total.Get()}),
-       total.Set(total.Get() + Expr(1))});
+  Stmt row =
+      Sequence({tir::Bind(box, picked.Load({image, kind, k})),
+                tir::BufferStore(outs[0], kind, {image, total.Get(), Expr(0)}),
+                tir::BufferStore(outs[0], box, {image, total.Get(), Expr(1)}),
+                tir::BufferStore(outs[1], scores.Load({image, kind, box}), {image, total.Get()}),
+                total.Set(total.Get() + Expr(1))});
   Stmt rows = tir::For(k, Expr(0), counts.Load({image, kind}), tir::ForKind::kSerial, row);
   Stmt kinds = tir::For(kind, Expr(0), counts.shape()[1], tir::ForKind::kSerial, rows);
   return tir::For(image, Expr(0), counts.shape()[0], tir::ForKind::kSerial,
@@ -167,10 +166,9 @@ Tensors ComputeClassBoxes(const ComputeArgs& in, const AllClass& a) {
   auto pick = [](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
     return PickBody(ins).Run(outs);
   };
-  Tensors picked =
-      tir::Opaque({{"picked", scores->shape, Int(64)},
-                   {"counts", {scores.dim(0), scores.dim(1)}, Int(64)}},
-                  {in[0], scores, in[2], in[3], in[4]}, pick, "pick_boxes");
+  Tensors picked = tir::Opaque(
+      {{"picked", scores->shape, Int(64)}, {"counts", {scores.dim(0), scores.dim(1)}, Int(64)}},
+      {in[0], scores, in[2], in[3], in[4]}, pick, "pick_boxes");
   std::vector<tir::OutputSpec> outputs;
   for (const char* name : {"boxes", "found", "bound"}) {
     outputs.push_back({name, in.OutShape(outputs.size()), in.OutDtype(outputs.size())});

@@ -44,8 +44,7 @@ Type InferMultibox(TypeCtx& ctx, const Multibox& a) {
     wrong(1, "be [batch, 4 * anchors] with cls_pred's batch and anchors");
   }
   if (as.has_value() && differ((*as)[1], count)) wrong(2, "have as many anchors as cls_pred");
-  return ir::TupleType(
-      {ctx.Result(Dims{batch, count, Expr(4)}, scores->dtype), ctx.Like(scores)});
+  return ir::TupleType({ctx.Result(Dims{batch, count, Expr(4)}, scores->dtype), ctx.Like(scores)});
 }
 
 Tensor Boxes(const ComputeArgs& in, const Multibox& a) {
@@ -64,8 +63,7 @@ Tensor Boxes(const ComputeArgs& in, const Multibox& a) {
     Expr low = anchor(column), high = anchor(column + Expr(2));
     Expr size = high - low;
     Expr centre = offset(column) * variance(0, 1) * size + (low + high) * number(0.5);
-    Expr growth =
-        ir::CallIntrin(Intrin::kExp, {offset(column + Expr(2)) * variance(2, 3)});
+    Expr growth = ir::CallIntrin(Intrin::kExp, {offset(column + Expr(2)) * variance(2, 3)});
     Expr half = number(0.5) * growth * size;
     Expr corner = ir::Select(ir::Less(i[2], Expr(2)), centre - half, centre + half);
     if (a.clip) corner = ir::Max(ir::Min(corner, number(1)), number(0));
@@ -108,7 +106,8 @@ Tensor Scores(const ComputeArgs& in, const Multibox& a) {
 OpDef vision_multibox_transform_loc() {
   return Define<Multibox>({
       .name = "vision.multibox_transform_loc",
-      .doc = "Boxes (ymin, xmin, ymax, xmax) from anchors and offsets, and scores of their classes.",
+      .doc =
+          "Boxes (ymin, xmin, ymax, xmax) from anchors and offsets, and scores of their classes.",
       .args = {{"cls_pred", "Scores or logits [batch, classes, anchors]."},
                {"loc_pred", "Offsets x, y, w, h of each anchor [batch, 4 * anchors]."},
                {"anchor", "Left, top, right, bottom [1, anchors, 4]."}},

@@ -201,21 +201,20 @@ class SuppressionBody {
     return ir::Less(count_.Get(), Expr(a_.max_output_size));
   }
   Stmt Pick(const Expr& place) const {
-    return Sequence({tir::BufferStore(picked_, place, {count_.Get()}),
-                     count_.Set(count_.Get() + Expr(1))});
+    return Sequence(
+        {tir::BufferStore(picked_, place, {count_.Get()}), count_.Set(count_.Get() + Expr(1))});
   }
 
   // Boxes by falling score; each that overlaps none picked before stays.
   Stmt PickInOrder() const {
     ir::Var place("place", Int(64)), other("other", Int(64));
     Cell k("k", Int(64)), overlaps("overlaps", Int(64));
-    Expr drops = ir::IfThenElse(
-        SameClass(place, other),
-        ir::GreaterEqual(Overlap(place, other), Real(a_.iou_threshold)), ir::BoolImm(false));
-    Stmt look =
-        Search(k, count_.Get(), overlaps,
-               Sequence({tir::Bind(other, picked_.Load({k.Get()})),
-                         tir::IfThenElse(drops, overlaps.Set(Expr(1)))}));
+    Expr drops = ir::IfThenElse(SameClass(place, other),
+                                ir::GreaterEqual(Overlap(place, other), Real(a_.iou_threshold)),
+                                ir::BoolImm(false));
+    Stmt look = Search(k, count_.Get(), overlaps,
+                       Sequence({tir::Bind(other, picked_.Load({k.Get()})),
+                                 tir::IfThenElse(drops, overlaps.Set(Expr(1)))}));
     Stmt decide = tir::IfThenElse(ir::Equal(overlaps.Get(), Expr(0)), Pick(place));
     Expr candidate = ir::And(ir::Greater(At(place, a_.score_index), Real(0)), MoreWanted());
     return Sequence({k.Alloc(), overlaps.Alloc(),
@@ -235,24 +234,22 @@ class SuppressionBody {
     Stmt look = tir::For(other, Expr(0), kept_, tir::ForKind::kSerial,
                          tir::IfThenElse(ir::Greater(left(other), score.Get()),
                                          Sequence({best.Set(other), score.Set(left(other))})));
-    Expr decay = ir::CallIntrin(
-        Intrin::kExp, {Expr(overlap) * Expr(overlap) * Real(-0.5 / a_.soft_nms_sigma)});
-    Expr fallen = ir::Select(ir::GreaterEqual(overlap, Real(a_.iou_threshold)), gone,
-                             left(other) * decay);
+    Expr decay = ir::CallIntrin(Intrin::kExp,
+                                {Expr(overlap) * Expr(overlap) * Real(-0.5 / a_.soft_nms_sigma)});
+    Expr fallen =
+        ir::Select(ir::GreaterEqual(overlap, Real(a_.iou_threshold)), gone, left(other) * decay);
     Expr affected = ir::And(ir::Greater(left(other), gone), ir::NotEqual(other, winner));
     Stmt lower = tir::For(
         other, Expr(0), kept_, tir::ForKind::kSerial,
-        tir::IfThenElse(
-            affected,
-            tir::IfThenElse(SameClass(winner, other),
-                            Sequence({tir::Bind(overlap, Overlap(winner, other)),
-                                      tir::BufferStore(scores_, fallen, {other})}))));
+        tir::IfThenElse(affected,
+                        tir::IfThenElse(SameClass(winner, other),
+                                        Sequence({tir::Bind(overlap, Overlap(winner, other)),
+                                                  tir::BufferStore(scores_, fallen, {other})}))));
     Stmt take = Sequence({tir::Bind(winner, best.Get()),
                           tir::BufferStore(final_, score.Get(), {count_.Get()}), Pick(winner),
                           tir::BufferStore(scores_, gone, {winner}), lower});
-    Stmt round =
-        Sequence({best.Set(Expr(-1)), score.Set(Real(a_.score_threshold)), look,
-                  tir::IfThenElse(ir::GreaterEqual(best.Get(), Expr(0)), take)});
+    Stmt round = Sequence({best.Set(Expr(-1)), score.Set(Real(a_.score_threshold)), look,
+                           tir::IfThenElse(ir::GreaterEqual(best.Get(), Expr(0)), take)});
     Expr goes_on = ir::And(ir::GreaterEqual(best.Get(), Expr(0)), MoreWanted());
     return Sequence(
         {best.Alloc(), score.Alloc(), fill, best.Set(Expr(0)), tir::While(goes_on, round)});
@@ -262,8 +259,8 @@ class SuppressionBody {
     ir::Var k("k", Int(64)), place("place", Int(64)), row("row", Int(64));
     const Buffer* rows = a_.return_indices && !a_.soft() ? nullptr : &outs[0];
     const Buffer* found = a_.return_indices ? &outs[outs.size() - 2] : nullptr;
-    ffi::Array<Stmt> clear, write{tir::Bind(place, picked_.Load({k})),
-                                  tir::Bind(row, order_.Load({place}))};
+    ffi::Array<Stmt> clear,
+        write{tir::Bind(place, picked_.Load({k})), tir::Bind(row, order_.Load({place}))};
     if (rows != nullptr) {
       clear.push_back(FillRows(*rows, line_));
       // Suppressed boxes leave gaps, unless they go to the end.
@@ -278,8 +275,7 @@ class SuppressionBody {
       clear.push_back(FillRows(*found, line_));
       write.push_back(tir::BufferStore(*found, indices_.Load({line_, row}), {line_, k}));
     }
-    clear.push_back(
-        tir::For(k, Expr(0), count_.Get(), tir::ForKind::kSerial, Sequence(write)));
+    clear.push_back(tir::For(k, Expr(0), count_.Get(), tir::ForKind::kSerial, Sequence(write)));
     if (found != nullptr) {
       clear.push_back(tir::BufferStore(outs.back(), Int32(count_.Get()), {line_, Expr(0)}));
     }
@@ -363,21 +359,20 @@ OpDef vision_non_max_suppression() {
       .reference = "out = non_max_suppression(data, valid_count, indices, max_output_size, "
                    "iou_threshold, force_suppress, top_k, coord_start, score_index, id_index, "
                    "return_indices, invalid_to_bottom, soft_nms_sigma, score_threshold)",
-      .samples =
-          {{{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 0..7",
-             "indices: i32[2, 7] in 0..9", "force_suppress=True"}},
-           {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
-             "indices: i32[2, 7] in 0..9", "id_index=-1", "top_k=5", "max_output_size=2",
-             "iou_threshold=0.2"}},
-           {{"data: f32[2, 7, =5] in 0..2", "valid_count: i32[2] in 3..7",
-             "indices: i32[2, 7] in 0..9", "coord_start=1", "score_index=0", "id_index=-1",
-             "return_indices=False", "iou_threshold=0.1"}},
-           {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
-             "indices: i32[2, 7] in 0..9", "id_index=-1", "return_indices=False",
-             "invalid_to_bottom=True", "iou_threshold=0.1"}},
-           {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
-             "indices: i32[2, 7] in 0..9", "id_index=-1", "soft_nms_sigma=0.4",
-             "score_threshold=0.3"}}},
+      .samples = {{{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 0..7",
+                    "indices: i32[2, 7] in 0..9", "force_suppress=True"}},
+                  {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
+                    "indices: i32[2, 7] in 0..9", "id_index=-1", "top_k=5", "max_output_size=2",
+                    "iou_threshold=0.2"}},
+                  {{"data: f32[2, 7, =5] in 0..2", "valid_count: i32[2] in 3..7",
+                    "indices: i32[2, 7] in 0..9", "coord_start=1", "score_index=0", "id_index=-1",
+                    "return_indices=False", "iou_threshold=0.1"}},
+                  {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
+                    "indices: i32[2, 7] in 0..9", "id_index=-1", "return_indices=False",
+                    "invalid_to_bottom=True", "iou_threshold=0.1"}},
+                  {{"data: f32[2, 7, =6] in 0..2", "valid_count: i32[2] in 3..7",
+                    "indices: i32[2, 7] in 0..9", "id_index=-1", "soft_nms_sigma=0.4",
+                    "score_threshold=0.3"}}},
       .type = InferSuppression,
       .compute = ComputeSuppression,
       .exceptions = {std::begin(kSmall), std::end(kSmall)},

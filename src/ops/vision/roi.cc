@@ -70,9 +70,7 @@ class RoiBody {
   virtual Stmt Element(const Indices& i) = 0;
 
   // `i` (image or region, channel, row, column) in the order of data and result.
-  Indices Placed(const Indices& i) const {
-    return last_ ? Indices{i[0], i[2], i[3], i[1]} : i;
-  }
+  Indices Placed(const Indices& i) const { return last_ ? Indices{i[0], i[2], i[3], i[1]} : i; }
 
   Expr Real(double v) const { return ir::ConstFloat(real_, v); }
   Expr Real(const Expr& e) const { return ir::Cast(real_, e); }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,14 @@ from ...ir.base import plain
 from ...ir.expr import Call, Expr, GlobalVar
 from ..expr import ExternFunc, ShapeExpr, StringImm, Tuple, prim_value, to_expr
 from ..type import TupleType
-from .build import call_operator
+from .build import ROWS, call_operator, make_function
 
 
 def _result_type(out_ty: Any, types: Any = None) -> list[Any]:
     if out_ty is None:
         raise TypeError("the type of the result must be given: out_ty=R.Tensor(...)")
+    if isinstance(out_ty, (list, tuple)) and len(out_ty) == 1:
+        return [plain(out_ty[0])]
     if isinstance(out_ty, (list, tuple)):
         return [TupleType([plain(t) for t in out_ty])]
     return [plain(out_ty)]
@@ -235,6 +238,36 @@ def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = 
     return product if bias is None else call_operator("add", [product, bias])
 
 
+def _is_scalar(value: Any) -> bool:
+    from ...ir.type import PrimType
+
+    return isinstance(value, int) or (isinstance(value, Expr) and isinstance(value.ty, PrimType))
+
+
+def _with_size(name: str, count: int) -> Callable[..., Call]:
+    """The operator's function; one number as `size` stands for all axes."""
+    base = make_function(ROWS[name])
+
+    @functools.wraps(base)
+    def function(data: Expr, size: Any, *args: Any, **attrs: Any) -> Call:
+        return base(data, [size] * count if _is_scalar(size) else size, *args, **attrs)
+
+    return function
+
+
+def _with_shape(name: str) -> Callable[..., Call]:
+    """The operator's function, which takes no number for a shape."""
+    base = make_function(ROWS[name])
+
+    @functools.wraps(base)
+    def function(shape: Any, *args: Any, **attrs: Any) -> Call:
+        if _is_scalar(shape):
+            raise TypeError(f"{name}: shape must be a list of extents or a shape, got {shape}")
+        return base(shape, *args, **attrs)
+
+    return function
+
+
 # Operators of the table with a hand-written function.
 SPECIAL: dict[str, Callable[..., Call]] = {
     "arange": arange,
@@ -248,13 +281,19 @@ SPECIAL: dict[str, Callable[..., Call]] = {
     "call_tir_inplace": call_tir_inplace,
     "call_tir_with_grad": call_tir_with_grad,
     "eye": eye,
+    "full": _with_shape("full"),
     "hint_on_device": hint_on_device,
+    "image.affine_grid": _with_size("image.affine_grid", 2),
+    "image.resize2d": _with_size("image.resize2d", 2),
+    "image.resize3d": _with_size("image.resize3d", 3),
     "invoke_closure": invoke_closure,
     "invoke_pure_closure": invoke_pure_closure,
     "make_closure": make_closure,
+    "ones": _with_shape("ones"),
     "print": print_,
     "to_vdevice": to_vdevice,
     "vm.call_tir_dyn": vm_call_tir_dyn,
+    "zeros": _with_shape("zeros"),
 }
 
 # Functions beside the table: name -> (sub-packages, function).

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes of operators, and operators defined by their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import _compiler
+from .expr import Call, Op
+
+_set_rule = _compiler.func("ops.SetRule")
+# What the compiler itself asks for; all else is kept for who asks by name.
+_RULES = ("FInferType", "FNormalize", "FPurity")
+_attributes: dict[tuple[str, str], Any] = {}
+
+
+def _rule(key: str, value: Any) -> Any:
+    """A rule as the compiler calls it: with the call alone."""
+    if value is None or key == "FPurity":
+        return value
+
+    def rule(call: Call) -> Any:
+        from ..relax.block_builder import BlockBuilder
+
+        builder = BlockBuilder()
+        return value(call, builder) if key == "FInferType" else value(builder, call)
+
+    return rule
+
+
+def set_op_attr(name: str, key: str, value: Any) -> None:
+    """Sets (with None: takes away) an attribute of an operator."""
+    if key in _RULES:
+        _set_rule(name, key, _rule(key, value))
+    if value is None:
+        _attributes.pop((name, key), None)
+    else:
+        _attributes[(name, key)] = value
+
+
+def op_attr(name: str, key: str) -> Any:
+    """An attribute that Python has set; None where it has not."""
+    return _attributes.get((name, key))
+
+
+def register_op_attr(
+    op_name: str, attr_key: str, value: Any = None, level: int = 10
+) -> Callable[[Any], Any] | Any:
+    """Sets an attribute of an operator, which is made when it is named for the first time; a decorator without a value.
+
+    FInferType(call, builder) gives the type of a call, FNormalize(builder, call) its normal form, FLegalize(builder,
+    call) what LegalizeOps puts in its place; FPurity says whether calls have no effect."""
+    if value is not None:
+        set_op_attr(op_name, attr_key, value)
+        return value
+
+    def register(value: Any) -> Any:
+        set_op_attr(op_name, attr_key, value)
+        return value
+
+    return register
+
+
+def _has_attr(self: Op, name: str) -> bool:
+    """Whether Python has set the attribute."""
+    return op_attr(str(self.name), name) is not None
+
+
+def _get_attr(self: Op, name: str) -> Any:
+    """The attribute that Python has set, or None."""
+    return op_attr(str(self.name), name)
+
+
+def _set_attr(self: Op, name: str, value: Any, level: int = 10) -> None:
+    """Sets an attribute."""
+    set_op_attr(str(self.name), name, value)
+
+
+def _reset_attr(self: Op, name: str) -> None:
+    """Takes an attribute away."""
+    set_op_attr(str(self.name), name, None)
+
+
+for _method in (_has_attr, _get_attr, _set_attr, _reset_attr):
+    setattr(Op, _method.__name__.lstrip("_"), _method)
