@@ -132,8 +132,17 @@ class Checker {
     }
   }
 
+  // A tensor program called by its name writes into what the function itself has allocated.
+  bool FillsResults(const Expr& value) const {
+    auto* call = value.as<ir::CallObj>();
+    auto* name = call != nullptr ? call->op.as<ir::GlobalVarObj>() : nullptr;
+    if (name == nullptr || mod_ == nullptr) return false;
+    auto func = (*mod_)->Find(name->name_hint);
+    return func && func.value().as<tir::PrimFuncObj>() != nullptr;
+  }
+
   void RuleNoEffectInDataflow(const ir::Binding& binding) {
-    if (HasEffect(binding->value)) {
+    if (HasEffect(binding->value) && !FillsResults(binding->value)) {
       Report("no-effect-in-dataflow", binding->span, "the value of ", binding->var->name,
              " has an effect inside a dataflow block");
     }
@@ -142,6 +151,7 @@ class Checker {
   void RulePureFunctionCallsPure(const ir::Binding& binding) {
     if (!pure_ || binding->value.as<ir::FunctionObj>() || !HasEffect(binding->value)) return;
     if (Branches(binding->value)) return;  // reported for the binding inside
+    if (FillsResults(binding->value)) return;
     Report("pure-function-is-pure", binding->span, "the value of ", binding->var->name,
            " has an effect, but the function is pure; declare it with pure=False, or call through "
            "call_pure_packed");

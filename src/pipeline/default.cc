@@ -6,7 +6,7 @@ namespace relaxvm::pipeline {
 namespace {
 
 void Canonicalize(Pipeline& p) {
-  p.Run(Pass::kDecomposeOpsForInference);
+  p.Run(Pass::kDecomposeOps);
   p.Run(Pass::kCanonicalizeBindings);
   p.Run(Pass::kEliminateCommonSubexpr);
   p.Run(Pass::kDeadCodeElimination);

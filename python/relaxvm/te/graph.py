@@ -8,10 +8,11 @@ from typing import Any
 
 from .. import _compiler
 from ..ir.base import plain
-from ..ir.expr import Expr, Var
+from ..ir.expr import Expr, FloatImm, IntImm, Var, is_prim_expr
 from ..relax.expr import Constant, ShapeExpr, Tuple
 from ..relax.op.calls import call_tir
 from ..relax.type import ShapeType, TensorType
+from ..tirx.function import PrimFunc
 from .tensor import Tensor, placeholder
 
 _create = _compiler.func("te.CreatePrimFunc")
@@ -27,11 +28,31 @@ def placeholder_of(value: Expr, name: str) -> Tensor:
 
 
 class _Inputs:
-    """Graph values met among the arguments, and their placeholders."""
+    """Graph values met among the arguments, in order, and what stands for them: placeholders and scalar variables."""
 
     def __init__(self) -> None:
         self.values: list[Expr] = []
-        self.tensors: list[Tensor] = []
+        self.stand_ins: list[Any] = []
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [t for t in self.stand_ins if isinstance(t, Tensor)]
+
+    def used(self) -> list[tuple[Expr, Any]]:
+        """Without scalars that are dimensions of a tensor: its shape gives them."""
+        dims = [d for t in self.tensors for d in t.shape]
+        pairs = zip(self.values, self.stand_ins)
+        return [(v, s) for v, s in pairs if not any(_same(s, d) for d in dims)]
+
+    def _scalar(self, arg: Expr) -> Var:
+        """A variable in place of a scalar that only the running program knows."""
+        for value, stand_in in zip(self.values, self.stand_ins):
+            if value.same_as(arg):
+                return stand_in
+        var = arg if isinstance(arg, Var) else Var(f"s{len(self.values)}", arg.ty)
+        self.values.append(arg)
+        self.stand_ins.append(var)
+        return var
 
     def convert(self, arg: Any) -> Any:
         arg = plain(arg)
@@ -43,22 +64,42 @@ class _Inputs:
             return {k: self.convert(v) for k, v in arg.items()}
         if isinstance(arg, ShapeExpr):
             return list(arg.values)
+        if is_prim_expr(arg) and not isinstance(arg, (IntImm, FloatImm)):
+            return self._scalar(arg)
         if not isinstance(arg, Expr) or not isinstance(arg.ty, (TensorType, ShapeType)):
             return arg
         assert isinstance(arg.ty, TensorType), (
             f"emit_te cannot take {arg}: give its dimensions instead"
         )
-        for value, tensor in zip(self.values, self.tensors):
+        for value, stand_in in zip(self.values, self.stand_ins):
             if value.same_as(arg):
-                return tensor
-        tensor = placeholder_of(arg, self._name(len(self.values)))
+                return stand_in
+        tensor = placeholder_of(arg, self._name(len(self.tensors)))
         self.values.append(arg)
-        self.tensors.append(tensor)
+        self.stand_ins.append(tensor)
         return tensor
 
     @staticmethod
     def _name(index: int) -> str:
         return chr(ord("A") + index) if index < 26 else f"rxplaceholder_{index}"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return isinstance(a, Expr) and isinstance(b, Expr) and a.same_as(b)
+
+
+def _program(inputs: list[Any], outputs: list[Tensor], sizes: list[Var], attrs: dict[str, Any]) -> PrimFunc:  # fmt: skip
+    """The tensor program with parameters in the order of `inputs` (placeholders and scalars), then results, then sizes."""
+    tensors = [i for i in inputs if isinstance(i, Tensor)]
+    scalars = [i for i in inputs if not isinstance(i, Tensor)]
+    program = _create(tensors, outputs, sizes + scalars)
+    if scalars:
+        params = list(program.params)
+        buffers, numbers = iter(params[: len(tensors)]), iter(params[-len(scalars) :])
+        last = params[len(tensors) : -len(scalars)]
+        ordered = [next(buffers if isinstance(i, Tensor) else numbers) for i in inputs]
+        program = PrimFunc(ordered + last, program.body, program.ret_type, program.attrs)
+    return program.with_attrs({"tirx.noalias": True, **attrs})
 
 
 def gen_call_tir_inputs(
@@ -76,10 +117,12 @@ def gen_call_tir_inputs(
     for out in outputs:
         if not isinstance(out, Tensor):
             raise TypeError(f"{hint} must give tensors, not {type(out).__name__}")
+    used = inputs.used()
     sizes = list(_free_sizes(inputs.tensors, outputs))
-    program = _create(inputs.tensors, outputs, sizes).with_attrs({"tirx.noalias": True, **attrs})
+    sizes = [s for s in sizes if not any(_same(s, stand_in) for _, stand_in in used)]
+    program = _program([stand_in for _, stand_in in used], outputs, sizes, attrs)
     types = [TensorType(list(o.shape), o.dtype) for o in outputs]
-    return program, inputs.values, types if many else types[0], sizes, {"hint": hint}
+    return program, [value for value, _ in used], types if many else types[0], sizes, {"hint": hint}
 
 
 def call_te(builder: Any, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
@@ -87,5 +130,9 @@ def call_te(builder: Any, func: Callable[..., Any], args: Any, kwargs: dict[str,
     program, values, out_ty, sizes, info = gen_call_tir_inputs(func, args, dict(kwargs))
     hint = info["hint"] if str(info["hint"]).isidentifier() else "te_func"
     var = builder.add_func(program, hint)
-    bound = [v if isinstance(v, (Var, Constant)) else builder.normalize(v) for v in values]
+    plain_values = (Var, Constant)
+    bound = [
+        v if isinstance(v, plain_values) or is_prim_expr(v) else builder.normalize(v)
+        for v in values
+    ]
     return call_tir(var, Tuple(bound), out_ty, sizes or None)

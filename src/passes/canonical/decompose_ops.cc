@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// DecomposeOpsForInference: operators that are several simpler ones become these, by the rule in
-// their record. Stage: graph.  Options: func_name, one function instead of all.
+// DecomposeOps: operators that are several simpler ones become these, by the rule in their record.
+// DecomposeOpsForInference, DecomposeOpsForTraining: the same in the form that programs of Relax
+// expect, step by step as a textbook has it; only these operators.
+// Stage: graph.  Options: func_name, one function instead of all.
+#include <cstring>
+
+#include "analysis/core_ops.h"
 #include "ir/block_builder.h"
 #include "ops/op_def.h"
 #include "passes/pass.h"
+#include "support/host_tensor.h"
 
 namespace relaxvm::passes {
 namespace {
 
+using ir::Call;
 using ir::Expr;
+using ops::Ints;
+using AttrMap = ffi::Map<ffi::String, ffi::Any>;
+
+// What a call becomes; nothing when it stays.
+using Rule = std::function<Expr(ir::BlockBuilder& b, const Call& call)>;
+using FindRule = std::function<Rule(const Call& call)>;
 
 class Decomposer : public ir::Mutator {
  public:
-  Decomposer(const IRModule& mod, ir::TypeContext* facts) : builder_(facts, mod) {}
+  Decomposer(const IRModule& mod, ir::TypeContext* facts, const FindRule& find)
+      : builder_(facts, mod), find_(find) {}
 
   ir::BindingBlock MutateBlock(const ir::BindingBlock& block) override {
     bool any = false;
@@ -23,40 +37,188 @@ class Decomposer : public ir::Mutator {
       ffi::Array<ir::Binding> rewritten;
       ir::Mutator::MutateBinding(binding, &rewritten);
       const ir::Binding& now = rewritten[0];
-      const ops::OpDef* rule = RuleOf(now);
+      Rule rule = RuleOf(now);
       if (rule == nullptr) {
         builder_.EmitBinding(now);
         continue;
       }
-      ir::Call call = now->value.as<ir::Call>().value();
-      Expr value = builder_.Normalize(rule->decompose(builder_, call, call->attrs));
+      Expr value = builder_.Normalize(rule(builder_, now->value.as<Call>().value()));
       builder_.EmitBinding(ir::VarBinding(now->var, value, now->span));
     }
     return builder_.EndBlock();
   }
 
  private:
-  static const ops::OpDef* RuleOf(const ir::Binding& binding) {
+  Rule RuleOf(const ir::Binding& binding) const {
     auto* call = binding.as<ir::VarBindingObj>() ? binding->value.as<ir::CallObj>() : nullptr;
     const ir::OpObj* op = call == nullptr ? nullptr : ir::CalledOp(call);
     if (op == nullptr || op->record == nullptr) return nullptr;
-    const ops::OpDef& def = ops::RecordOf(op);
-    return def.decompose ? &def : nullptr;
+    return find_(ffi::GetRef<Call>(call));
   }
 
   ir::BlockBuilder builder_;
+  const FindRule& find_;
 };
 
-}  // namespace
-
-IRModule DecomposeOpsForInference(IRModule mod, const PassContext& context) {
+IRModule Decompose(const IRModule& mod, const PassContext& context, const FindRule& find) {
   auto only = context.options["func_name"].as<ffi::String>();
   if (only) mod->Lookup(*only);
   std::unique_ptr<ir::TypeContext> facts = ops::MakeTypeContext();
   return ir::MutateFunctions(mod, [&](const ir::GlobalVar& var, const ir::Function& f) {
     if (only && var->name_hint != *only) return f;
-    return Decomposer(mod, facts.get()).Mutate(f).as<ir::Function>().value();
+    return Decomposer(mod, facts.get(), find).Mutate(f).as<ir::Function>().value();
   });
+}
+
+// Emits operators for a call that is taken apart.
+class Steps {
+ public:
+  Steps(ir::BlockBuilder& b, const Call& call) : b_(b), span_(call->span) {}
+
+  Expr Op(const char* name, ffi::Array<Expr> args, const AttrMap& attrs = {}) {
+    return b_.Emit(ops::MakeCall(name, std::move(args), attrs, {}, span_));
+  }
+  Expr Number(DLDataType dtype, double value) {
+    const bool wide = dtype == Float(64);
+    ffi::Tensor data = NewHostTensor({}, wide ? Float(64) : Float(32));
+    const auto narrow = static_cast<float>(value);
+    std::memcpy(data.data_ptr(), wide ? static_cast<const void*>(&value) : &narrow, wide ? 8 : 4);
+    ir::Constant constant(data);
+    if (wide || dtype == Float(32)) return constant;
+    return Op("astype", {constant}, {{"dtype", dtype}});
+  }
+  // (x - mean) / sqrt(variance + epsilon)
+  Expr Normalized(const Expr& x, const Expr& mean, const std::function<Expr()>& variance,
+                  double epsilon) {
+    Expr centred = Op("subtract", {x, mean});
+    Expr spread = Op("add", {variance(), Number(TypeOf(x)->dtype, epsilon)});
+    return Op("divide", {centred, Op("sqrt", {spread})});
+  }
+  static const ir::TensorTypeObj* TypeOf(const Expr& e) { return e->ty.as<ir::TensorTypeObj>(); }
+
+ private:
+  ir::BlockBuilder& b_;
+  ir::Span span_;
+};
+
+bool IsKnownTensor(const Expr& e) {
+  const auto* x = Steps::TypeOf(e);
+  return x != nullptr && !x->IsUnknownRank() && IsFloat(x->dtype);
+}
+
+// data, gamma, beta, mean and variance of each channel -> data normalised
+Expr NormalizeChannels(Steps& steps, const Call& call, const Expr& mean, const Expr& variance) {
+  const int64_t rank = Steps::TypeOf(call->args[0])->ndim;
+  int64_t axis = ops::AttrOf<int64_t>(call, "axis");
+  Ints others;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d != (axis + rank) % rank) others.push_back(d);
+  }
+  auto spread = [&](const Expr& e) {
+    if (others.empty()) return e;
+    return steps.Op("expand_dims", {e}, {{"axis", ops::AttrCodec<Ints>::Encode(others)}});
+  };
+  Expr y = steps.Normalized(
+      call->args[0], spread(mean), [&] { return spread(variance); },
+      ops::AttrOf<double>(call, "epsilon"));
+  if (ops::AttrOf<bool>(call, "scale")) y = steps.Op("multiply", {y, spread(call->args[1])});
+  if (ops::AttrOf<bool>(call, "center")) y = steps.Op("add", {y, spread(call->args[2])});
+  return y;
+}
+
+Expr BatchNormOfInference(ir::BlockBuilder& b, const Call& call) {
+  Steps steps(b, call);
+  Expr y = NormalizeChannels(steps, call, call->args[3], call->args[4]);
+  return ir::Tuple({y, call->args[3], call->args[4]});
+}
+
+Expr BatchNormOfTraining(ir::BlockBuilder& b, const Call& call) {
+  Steps steps(b, call);
+  const int64_t rank = Steps::TypeOf(call->args[0])->ndim;
+  const int64_t axis = (ops::AttrOf<int64_t>(call, "axis") + rank) % rank;
+  Ints others;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d != axis) others.push_back(d);
+  }
+  const AttrMap over{{"axis", ops::AttrCodec<Ints>::Encode(others)}, {"keepdims", false}};
+  Expr mean = steps.Op("mean", {call->args[0]}, over);
+  Expr variance = steps.Op("variance", {call->args[0]}, over);
+  Expr y = NormalizeChannels(steps, call, mean, variance);
+  Expr inner = b.Emit(ir::Tuple({y, mean, variance}));
+  Expr result = b.Emit(ir::TupleGetItem(inner, 0));
+  const double momentum = ops::AttrOf<double>(call, "momentum");
+  auto moved = [&](const Expr& old, const Expr& now) {
+    DLDataType dtype = Steps::TypeOf(old)->dtype;
+    Expr kept = steps.Op("multiply", {steps.Number(dtype, 1 - momentum), old});
+    Expr added = steps.Op("multiply", {steps.Number(dtype, momentum), now});
+    return steps.Op("add", {kept, added});
+  };
+  Expr new_mean = moved(call->args[3], mean);
+  return ir::Tuple({result, new_mean, moved(call->args[4], variance)});
+}
+
+Expr LayerNormOfTraining(ir::BlockBuilder& b, const Call& call) {
+  Steps steps(b, call);
+  const AttrMap over{{"axis", call->attrs.Get("axes")}, {"keepdims", true}};
+  const Expr& x = call->args[0];
+  Expr mean = steps.Op("mean", {x}, over);
+  Expr y = steps.Normalized(
+      x, mean, [&] { return steps.Op("variance", {x}, over); },
+      ops::AttrOf<double>(call, "epsilon"));
+  if (ops::AttrOf<bool>(call, "scale")) y = steps.Op("multiply", {y, call->args[1]});
+  if (ops::AttrOf<bool>(call, "center")) y = steps.Op("add", {y, call->args[2]});
+  return y;
+}
+
+// The values become symbolic sizes.
+Expr TensorToShape(ir::BlockBuilder& b, const Call& call) {
+  ir::Type type = call->ty;
+  const auto* shape = type.as<ir::ShapeTypeObj>();
+  Expr found = b.Emit(Call(analysis::GetCoreOp(analysis::CoreOp::kCallPurePacked),
+                           {ir::ExternFunc("vm.builtin.tensor_to_shape"), call->args[0]},
+                           ir::Attrs(), {type}, call->span));
+  ffi::Array<Expr> sizes;
+  for (int64_t d = 0; d < shape->ndim; ++d) sizes.push_back(ir::Var("x", Int(64)));
+  b.EmitMatchCast(found, ir::ShapeType(sizes));
+  return ir::ShapeExpr(sizes);
+}
+
+Rule RuleOfInference(const Call& call) {
+  const std::string name(ir::CalledOp(call.get())->name);
+  if (name == "relax.nn.batch_norm" && IsKnownTensor(call->args[0])) return BatchNormOfInference;
+  if (name == "relax.tensor_to_shape") {
+    const auto* shape = call->ty.as<ir::ShapeTypeObj>();
+    if (shape != nullptr && shape->ndim >= 0) return TensorToShape;
+  }
+  return nullptr;
+}
+
+Rule RuleOfTraining(const Call& call) {
+  const std::string name(ir::CalledOp(call.get())->name);
+  if (!IsKnownTensor(call->args.empty() ? Expr(call) : call->args[0])) return nullptr;
+  if (name == "relax.nn.batch_norm") return BatchNormOfTraining;
+  if (name == "relax.nn.layer_norm") return LayerNormOfTraining;
+  return nullptr;
+}
+
+Rule RuleOfRecord(const Call& call) {
+  const ops::OpDef& def = ops::RecordOf(ir::CalledOp(call.get()));
+  if (!def.decompose) return nullptr;
+  return [&def](ir::BlockBuilder& b, const Call& c) { return def.decompose(b, c, c->attrs); };
+}
+
+}  // namespace
+
+IRModule DecomposeOps(IRModule mod, const PassContext& context) {
+  return Decompose(mod, context, RuleOfRecord);
+}
+
+IRModule DecomposeOpsForInference(IRModule mod, const PassContext& context) {
+  return Decompose(mod, context, RuleOfInference);
+}
+
+IRModule DecomposeOpsForTraining(IRModule mod, const PassContext& context) {
+  return Decompose(mod, context, RuleOfTraining);
 }
 
 }  // namespace relaxvm::passes

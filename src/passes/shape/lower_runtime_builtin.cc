@@ -27,9 +27,10 @@ class Lowerer : public ir::Mutator {
     const auto* call = mutated.as<CallObj>();
     CoreOp op = analysis::CoreOpOf(call);
     switch (op) {
-      case CoreOp::kAllocStorage:  // total_space, virtual_device_index, storage_scope, dtype
+      // total_space, virtual_device_index, storage_scope, dtype: the space counts bytes by now.
+      case CoreOp::kAllocStorage:
         return Rename(call, CoreOp::kVmAllocStorage,
-                      {call->args[0], call->args[1], call->args[3], call->args[2]});
+                      {call->args[0], call->args[1], ir::DataTypeImm(UInt(8)), call->args[2]});
       case CoreOp::kAllocTensor: return Rename(call, CoreOp::kVmAllocTensor, call->args);
       case CoreOp::kKillStorage:
       case CoreOp::kKillTensor: return Rename(call, CoreOp::kVmKillObject, call->args);

@@ -2,6 +2,7 @@
 // Checks of values against types, as calls of the VM's builtins.
 #include "passes/shape/shape_checks.h"
 
+#include "analysis/core_ops.h"
 #include "ir/data_type.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
@@ -34,7 +35,12 @@ void CheckTensor(const Match& m, const ir::TensorTypeObj* type, const EmitValueF
   bool dtype_known = known && (type->IsUnknownDtype() || known->dtype == type->dtype);
   if (!rank_known || !dtype_known) {
     ffi::Array<Expr> args = {m.value, IntImm(Int(64), type->ndim)};
-    if (!type->IsUnknownDtype()) args.push_back(ir::DataTypeImm(type->dtype));
+    if (!type->IsUnknownDtype()) {
+      args.push_back(ir::DataTypeImm(type->dtype));
+    } else if (m.plain) {
+      args.push_back(emit(analysis::CallCore(analysis::CoreOp::kNullValue, {}, ir::AnyType()),
+                          ir::AnyType()));
+    }
     args.push_back(StringImm(m.context));
     EmitCheck("vm.builtin.check_tensor_info", args, emit);
   }
@@ -68,6 +74,21 @@ void CheckPrim(const Match& m, const ir::PrimTypeObj* type, const EmitValueFn& e
   }
 }
 
+// Field `i` of a tuple.  In Relax's form a value that may be no tuple is asked by a builtin.
+Expr FieldOf(const Match& m, size_t i, const Type& known, const EmitValueFn& emit) {
+  const bool tuple = m.value->ty.defined() && m.value->ty.as<ir::TupleTypeObj>() != nullptr;
+  if (m.plain && !tuple) {
+    Type any = ir::AnyType();
+    return emit(ir::Call(ir::ExternFunc("vm.builtin.tuple_getitem"),
+                         {m.value, IntImm(Int(64), static_cast<int64_t>(i))}, ir::Attrs(), {any},
+                         ir::Span(), any),
+                any);
+  }
+  ir::TupleGetItem item(m.value, static_cast<int64_t>(i));
+  if (!m.plain || !item->ty.defined()) item->ty = known.defined() ? known : Type(ir::AnyType());
+  return emit(item, item->ty);
+}
+
 void CheckTuple(const Match& m, const ir::TupleTypeObj* type, const EmitValueFn& emit,
                 std::vector<SizeMatch>* sizes) {
   const auto* known = m.known.as<ir::TupleTypeObj>();
@@ -81,11 +102,10 @@ void CheckTuple(const Match& m, const ir::TupleTypeObj* type, const EmitValueFn&
   for (size_t i = 0; i < type->fields.size(); ++i) {
     Type known_field = known ? known->fields[i] : Type();
     if (!NeedsCheck(type->fields[i], known_field)) continue;
-    ir::TupleGetItem item(m.value, static_cast<int64_t>(i));
-    item->ty = known ? known_field : Type(ir::AnyType());
-    Expr field = emit(item, item->ty);
-    EmitTypeChecks({field, type->fields[i], known_field,
-                    m.context + " field " + std::to_string(i) + ":", m.mod},
+    if (m.only_sizes && ir::SymbolicVars(type->fields[i]).empty()) continue;
+    std::string context = m.plain ? "" : m.context + " field " + std::to_string(i) + ":";
+    EmitTypeChecks({FieldOf(m, i, known_field, emit), type->fields[i], known_field, context, m.mod,
+                    m.plain, m.only_sizes},
                    emit, sizes);
   }
 }

@@ -18,6 +18,8 @@ struct Match {
   ir::Type known;                        // what is already sure of the value; null: nothing
   std::string context;                   // opens the error message
   const ir::IRModuleObj* mod = nullptr;  // where data types are defined
+  bool plain = false;                    // in Relax's form: see VMShapeLower
+  bool only_sizes = false;               // parts without symbolic sizes are taken on trust
 };
 
 // Sizes that a tensor, shape or scalar has to have.

@@ -162,4 +162,19 @@ std::optional<tir::PrimFunc> ShapeHeap::MakeProgram(int point) const {
   return tir::PrimFunc({heap}, tir::SeqStmt::Flatten(stmts), attrs);
 }
 
+tir::PrimFunc ShapeHeap::MakePlainProgram(int point) const {
+  tir::Buffer heap("H", {ir::IntImm(Int(64), next_slot_)}, Int(64));
+  ffi::Array<tir::Stmt> stmts;
+  for (const Computed& item : computed_[point]) {
+    ffi::Map<Var, Expr> values;
+    for (const Var& var : ir::FreeVars(item.expr)) {
+      Expr value = heap.Load({ir::IntImm(Int(64), all_slots_.at(var.get()))});
+      values.Set(var, ir::Cast(var->ty.as<ir::PrimTypeObj>()->dtype, value));
+    }
+    Expr value = ir::Cast(Int(64), ir::Substitute(item.expr, values));
+    stmts.push_back(tir::BufferStore(heap, value, {ir::IntImm(Int(64), item.slot)}));
+  }
+  return tir::PrimFunc({heap}, tir::SeqStmt::Flatten(stmts), {{"tirx.is_host_func", true}});
+}
+
 }  // namespace relaxvm::passes

@@ -51,6 +51,8 @@ class ShapeHeap {
 
   // The program that computes what was added at `point`; nothing when there is nothing to compute.
   std::optional<tir::PrimFunc> MakeProgram(int point) const;
+  // The same in Relax's form, once all slots are known: stores of expressions over loads.
+  tir::PrimFunc MakePlainProgram(int point) const;
 
   const ir::Var& var() const { return heap_; }
   int64_t size() const { return next_slot_; }

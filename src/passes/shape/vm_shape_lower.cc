@@ -6,6 +6,8 @@
 //   all expressions that
 //     become computable at one place, once per call.
 //   - Shapes and scalars are read back by make_shape and make_prim_value.
+// Without `emit_err_ctx` the result has Relax's form: no texts for errors, every heap bound first,
+// sizes computed by stores of expressions, parameters after `num_input` checked for sizes only.
 // Stage: planned -> shapes.
 #include <optional>
 #include <string>
@@ -86,7 +88,8 @@ std::unordered_set<const ffi::Object*> UsedAsSizes(const ir::Function& func) {
 
 class FunctionLowerer {
  public:
-  FunctionLowerer(IRModule* mod, std::string name) : mod_(mod), name_(std::move(name)) {}
+  FunctionLowerer(IRModule* mod, std::string name, bool plain)
+      : mod_(mod), name_(std::move(name)), plain_(plain) {}
 
   ir::Function Run(const ir::Function& func) {
     sizes_ = UsedAsSizes(func);
@@ -95,6 +98,7 @@ class FunctionLowerer {
     MatchParams(func, &head);
     ir::SeqExpr body = LowerSeq(func->body, std::move(head), &func->ret_ty);
     heap_.LeaveScope();
+    if (plain_) return FinishPlain(func, body);
     ffi::Array<Binding> entry = {VarBinding(heap_.var(), HeapAllocation())};
     ffi::Array<ir::BindingBlock> blocks = {ir::BindingBlock(entry)};
     for (const ir::BindingBlock& block : body->blocks) blocks.push_back(block);
@@ -106,14 +110,41 @@ class FunctionLowerer {
   }
 
  private:
+  ir::Function FinishPlain(const ir::Function& func, const ir::SeqExpr& body) {
+    for (const auto& [var, point] : programs_) {
+      mod_->Update(var->name_hint, heap_.MakePlainProgram(point));
+    }
+    Expr value = HeapAllocation();
+    ir::SeqExpr rest = body;
+    Var heap = heap_.var();
+    if (heap_.size() == 0) {
+      value = analysis::CallCore(CoreOp::kNullValue, {}, ir::AnyType());
+      heap = Var("shape_heap", ir::AnyType());
+      rest = ir::Substitute(body, {{heap_.var(), heap}}).as<ir::SeqExpr>().value();
+    }
+    ffi::Array<Binding> bindings = {VarBinding(heap, value)};
+    for (const ir::BindingBlock& block : rest->blocks) {
+      for (const Binding& binding : block->bindings) bindings.push_back(binding);
+    }
+    ir::SeqExpr seq({ir::BindingBlock(bindings)}, rest->body, body->span);
+    seq->ty = func->body->ty;
+    return ir::Function(func->params, seq, func->ret_ty, func->is_pure, func->attrs, func->span);
+  }
+
   // ---- the head of a function, and match_cast
   // ---------------------------------------------------------------------------
 
   void MatchParams(const ir::Function& func, Items* out) {
     std::vector<Match> matches;
-    for (const Var& param : func->params) {
+    const auto count = static_cast<int64_t>(func->params.size());
+    const int64_t inputs = plain_ ? ir::GetAttr<int64_t>(func->attrs, "num_input", count) : count;
+    for (int64_t i = 0; i < count; ++i) {
+      const Var& param = func->params[i];
       if (ir::IsPrim(param)) scalar_values_.insert(param.get());
-      matches.push_back({param, param->ty, Type(), ParamContext(name_, param)});
+      const bool weight = i >= inputs;
+      if (weight && ir::SymbolicVars(param->ty).empty()) continue;
+      matches.push_back(
+          {param, param->ty, Type(), ParamContext(name_, param), nullptr, plain_, weight});
     }
     MatchAll(matches, out);
   }
@@ -124,6 +155,8 @@ class FunctionLowerer {
     std::vector<SizeMatch> sizes;
     for (Match match : matches) {
       match.mod = mod_->get();
+      match.plain = plain_;
+      if (plain_) match.context = "";
       EmitTypeChecks(
           match,
           [&](Expr call, Type type) { return EmitValue(std::move(call), std::move(type), out); },
@@ -168,7 +201,11 @@ class FunctionLowerer {
 
   void AddLateCode(const Expr& dim, const SizeMatch& size, ffi::Array<Expr>* codes) {
     if (ir::AsInt(dim).has_value() || dim.as<ir::VarObj>()) {
-      AddCode(MatchCode::kNoOp, 0, codes);
+      if (plain_) {
+        AddFirstCode(dim, codes);
+      } else {
+        AddCode(MatchCode::kNoOp, 0, codes);
+      }
       return;
     }
     AddCode(MatchCode::kAssertEqualToLoad, SlotOf(dim, size.context), codes);
@@ -203,6 +240,7 @@ class FunctionLowerer {
         return heap_.var();
       }
     }
+    if (plain_) return heap_.var();
     return analysis::CallCore(CoreOp::kNullValue, {}, ir::AnyType());
   }
 
@@ -254,7 +292,11 @@ class FunctionLowerer {
     if (const auto* cast = binding.as<ir::MatchCastObj>()) {
       Expr value = LowerArgument(cast->value, out);
       MatchAll({{value, cast->ty, cast->value->ty, CastContext(name_, cast)}}, out);
-      out->push_back(VarBinding(cast->var, value, cast->span));
+      if (plain_) {
+        out->push_back(ir::MatchCast(cast->var, value, cast->ty, cast->span));
+      } else {
+        out->push_back(VarBinding(cast->var, value, cast->span));
+      }
       return;
     }
     const Expr& value = binding->value;
@@ -399,6 +441,7 @@ class FunctionLowerer {
     std::optional<tir::PrimFunc> program = heap_.MakeProgram(point);
     if (!program.has_value()) return;
     ir::GlobalVar var = mod_->Update(mod_->UniqueName("shape_func"), *program);
+    if (plain_) programs_.emplace_back(var, point);
     Call call(var, {heap_.var()}, ir::Attrs(), {}, ir::Span(), ir::VoidType());
     out->push_back(VarBinding(Var("_", ir::VoidType()), call));
   }
@@ -415,6 +458,8 @@ class FunctionLowerer {
 
   IRModule* mod_;
   std::string name_;
+  const bool plain_;
+  std::vector<std::pair<ir::GlobalVar, int>> programs_;  // of the plain form: what they compute
   ShapeHeap heap_;
   bool needs_heap_ = false;
   std::unordered_map<std::string, Expr> read_back_;  // what was read in this scope -> its variable
@@ -426,11 +471,12 @@ class FunctionLowerer {
 
 IRModule VMShapeLower(IRModule mod, const PassContext& context) {
   IRModule result = mod;
+  const bool plain = !context.Option<bool>("emit_err_ctx");
   for (const auto& [var, func] : mod->functions) {
     const auto* function = func.as<ir::FunctionObj>();
     if (function == nullptr || ir::GetAttr<bool>(function->attrs, kShapesLowered, false)) continue;
     ir::Function lowered =
-        FunctionLowerer(&result, var->name_hint).Run(ffi::GetRef<ir::Function>(function));
+        FunctionLowerer(&result, var->name_hint, plain).Run(ffi::GetRef<ir::Function>(function));
     result.CopyOnWrite()->functions.Set(var, lowered);
   }
   return result;
