@@ -43,7 +43,16 @@ class Decomposer : public ir::Mutator {
         continue;
       }
       Expr value = builder_.Normalize(rule(builder_, now->value.as<Call>().value()));
-      builder_.EmitBinding(ir::VarBinding(now->var, value, now->span));
+      ir::Var var = now->var;
+      // Sizes that the rule has given names are known from here on.
+      const bool named = value.as<ir::ShapeExprObj>() != nullptr;
+      if (named && !ir::StructuralEqual(var->ty, value->ty)) {
+        var = var.as<ir::DataflowVarObj>()
+                  ? ir::Var(ir::DataflowVar(var->name, value->ty, var->span))
+                  : ir::Var(var->name, value->ty, var->span);
+        Replace(binding->var, var);
+      }
+      builder_.EmitBinding(ir::VarBinding(var, value, now->span));
     }
     return builder_.EndBlock();
   }
@@ -77,6 +86,10 @@ class Steps {
 
   Expr Op(const char* name, ffi::Array<Expr> args, const AttrMap& attrs = {}) {
     return b_.Emit(ops::MakeCall(name, std::move(args), attrs, {}, span_));
+  }
+  // The last step: the caller binds it.
+  Call Last(const char* name, ffi::Array<Expr> args) {
+    return ops::MakeCall(name, std::move(args), {}, {}, span_);
   }
   Expr Number(DLDataType dtype, double value) {
     const bool wide = dtype == Float(64);
@@ -165,9 +178,12 @@ Expr LayerNormOfTraining(ir::BlockBuilder& b, const Call& call) {
   Expr y = steps.Normalized(
       x, mean, [&] { return steps.Op("variance", {x}, over); },
       ops::AttrOf<double>(call, "epsilon"));
-  if (ops::AttrOf<bool>(call, "scale")) y = steps.Op("multiply", {y, call->args[1]});
-  if (ops::AttrOf<bool>(call, "center")) y = steps.Op("add", {y, call->args[2]});
-  return y;
+  const bool center = ops::AttrOf<bool>(call, "center");
+  if (ops::AttrOf<bool>(call, "scale")) {
+    if (!center) return steps.Last("multiply", {y, call->args[1]});
+    y = steps.Op("multiply", {y, call->args[1]});
+  }
+  return center ? Expr(steps.Last("add", {y, call->args[2]})) : y;
 }
 
 // The values become symbolic sizes.
@@ -214,7 +230,9 @@ IRModule DecomposeOps(IRModule mod, const PassContext& context) {
 }
 
 IRModule DecomposeOpsForInference(IRModule mod, const PassContext& context) {
-  return Decompose(mod, context, RuleOfInference);
+  IRModule result = Decompose(mod, context, RuleOfInference);
+  // New sizes end with the functions that name them: results' types are inferred again.
+  return result.same_as(mod) ? result : Normalize(result, context);
 }
 
 IRModule DecomposeOpsForTraining(IRModule mod, const PassContext& context) {

@@ -54,7 +54,7 @@ def main(t: R.Tensor((2,), "int64")) -> R.Shape(ndim=2):
     b = T.int64()
     s = R.call_pure_packed("vm.builtin.tensor_to_shape", t, ty_args=(R.Shape(ndim=2),))
     y = R.match_cast(s, R.Shape([a, b]))
-    z: R.Shape(ndim=2) = R.shape([a, b])
+    z = R.shape([a, b])
     return z
 """,
     )

@@ -115,3 +115,41 @@ def test_division_by_a_size_of_zero_gives_zero() -> None:
     vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
     assert tuple(vm["main"](relaxvm.runtime.tensor(np.zeros((7, 2), "float32")))) == (3, 1)
     assert tuple(vm["main"](relaxvm.runtime.tensor(np.zeros((7, 0), "float32")))) == (0, 0)
+
+
+def test_relax_form_has_one_heap_and_plain_stores() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            n = T.int64()
+            m = T.int64()
+            return R.shape([n * m, 2])
+
+    after = transform.VMShapeLower(emit_err_ctx=False)(Mod)
+    assert "shapes_lowered" not in after.script()
+    program = after["shape_func"]
+    assert dict(program.attrs) == {"tirx.is_host_func": True}
+    assert [int(d) for d in program.params[0].ty.shape] == [3]
+    text = after["main"].script()
+    assert text.count("alloc_shape_heap") == 1
+    assert 'R.str("")' in text and "parameter" not in text
+
+
+def test_relax_form_of_static_sizes_binds_no_heap() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3,), "float32")):
+            R.func_attr({"num_input": 1})
+            return x
+
+    bindings = transform.VMShapeLower(emit_err_ctx=False)(Mod)["main"].body.blocks[0].bindings
+    heap = bindings[0]
+    assert heap.var.name == "shape_heap" and "null_value" in str(heap.value)
+    # The weight is taken on trust: x has its kind and its sizes checked, nothing else is.
+    assert [b.value.op.global_symbol for b in bindings[1:]] == [
+        "vm.builtin.check_tensor_info",
+        "vm.builtin.match_shape",
+    ]
+    assert bindings[2].value.args[1].same_as(heap.var)
