@@ -54,7 +54,9 @@ def test_scripts_state_calls_as_they_are_and_normalize_completes_them(twin: Any)
     assert len(call_of(mod).args) == 1
     assert call_of(mod).ty == mod["main"].params[0].ty
     assert not check_well_formed(mod)
-    with pytest.raises(ValueError, match=f"the call of {NAME} is not in the operator's normal form"):
+    with pytest.raises(
+        ValueError, match=f"the call of {NAME} is not in the operator's normal form"
+    ):
         well_formed(mod)
     after = Normalize()(mod)
     assert len(call_of(after).args) == 2

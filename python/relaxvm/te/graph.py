@@ -88,8 +88,10 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, Expr) and isinstance(b, Expr) and a.same_as(b)
 
 
-def _program(inputs: list[Any], outputs: list[Tensor], sizes: list[Var], attrs: dict[str, Any]) -> PrimFunc:  # fmt: skip
-    """The tensor program with parameters in the order of `inputs` (placeholders and scalars), then results, then sizes."""
+def _program(
+    inputs: list[Any], outputs: list[Tensor], sizes: list[Var], attrs: dict[str, Any]
+) -> PrimFunc:
+    """The tensor program; its parameters are `inputs` (placeholders and scalars) in order, results, sizes."""
     tensors = [i for i in inputs if isinstance(i, Tensor)]
     scalars = [i for i in inputs if not isinstance(i, Tensor)]
     program = _create(tensors, outputs, sizes + scalars)

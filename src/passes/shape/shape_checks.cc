@@ -38,8 +38,8 @@ void CheckTensor(const Match& m, const ir::TensorTypeObj* type, const EmitValueF
     if (!type->IsUnknownDtype()) {
       args.push_back(ir::DataTypeImm(type->dtype));
     } else if (m.plain) {
-      args.push_back(emit(analysis::CallCore(analysis::CoreOp::kNullValue, {}, ir::AnyType()),
-                          ir::AnyType()));
+      args.push_back(
+          emit(analysis::CallCore(analysis::CoreOp::kNullValue, {}, ir::AnyType()), ir::AnyType()));
     }
     args.push_back(StringImm(m.context));
     EmitCheck("vm.builtin.check_tensor_info", args, emit);

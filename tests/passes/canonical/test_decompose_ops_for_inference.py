@@ -34,7 +34,10 @@ def test_batch_norm_is_computed_step_by_step() -> None:
         assert "batch_norm" not in text
         assert text.count("R.expand_dims") == (4 if scale else 3)
         rng = np.random.default_rng(0)
-        args = [rng.random((1, 3, 4, 4), np.float32), *(rng.random(3, np.float32) for _ in range(4))]
+        args = [
+            rng.random((1, 3, 4, 4), np.float32),
+            *(rng.random(3, np.float32) for _ in range(4)),
+        ]
         np.testing.assert_allclose(run(after, *args), run(before, *args), rtol=1e-5)
 
 
