@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relaxvm import ir, relax
+from relaxvm.error import DiagnosticError
 from relaxvm.relax.analysis import check_well_formed, well_formed
 from relaxvm.relax.transform import DeadCodeElimination, Normalize
 from relaxvm.script import ir as I
@@ -81,7 +82,7 @@ def test_calls_with_effects_stay(twin: Any) -> None:
 
 def test_a_type_needs_a_rule() -> None:
     ir.register_op_attr("test_open_operators.bare", "FPurity", True)
-    with pytest.raises(ValueError, match="test_open_operators.bare has no type rule"):
+    with pytest.raises(DiagnosticError, match="test_open_operators.bare has no type rule"):
         program(ir.Op.get("test_open_operators.bare"))
 
 

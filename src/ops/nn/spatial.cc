@@ -118,7 +118,7 @@ void CheckSize(const TypeCtx& ctx, size_t i, int64_t count) {
               DescribeType(ctx.type(i)));
   }
   if (ctx.Rank(i) == count) return;
-  ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " must have ", count, " values, got ",
+  ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " must have ", count, " dimensions, got ",
             DescribeType(ctx.type(i)));
 }
 

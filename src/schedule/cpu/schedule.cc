@@ -299,7 +299,7 @@ class Scheduler {
       CollapseAxes(&flat, &analyzer_);
       flats.push_back(flat);
     }
-    flats.back().ahead = NextRow(flats, row_axes.back(), rows);
+    if (!row_axes.empty()) flats.back().ahead = NextRow(flats, row_axes.back(), rows);
     for (size_t i = 0; i < flats.size(); ++i) {
       if (i + 1 < flats.size() && GoesInto(flats[i], flats[i + 1])) {
         flats[i + 1].before = std::make_shared<const Stage>(flats[i]);
