@@ -75,6 +75,8 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
   TargetTraits traits;
   traits.fma = Has(subtarget, "fma");
   traits.f16c = Has(subtarget, "f16c");
+  traits.dot_bf16 = Has(subtarget, "avx512bf16") && Has(subtarget, "avx512vl");
+  traits.dot_int8 = Has(subtarget, "avx512vnni") && Has(subtarget, "avx512vl");
   traits.rounding = Has(subtarget, "sse4.1");
   traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
   return traits;

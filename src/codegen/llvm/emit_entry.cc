@@ -50,6 +50,7 @@ std::string Place(const Signature& sig, int index) {
 void ProgramEmitter::Emit(const tir::PrimFunc& func, const Signature& sig,
                           const std::vector<std::string>& names) {
   name_ = sig.name;
+  fast_pairs_ = ir::GetAttr<bool>(func->attrs, tir::kFastPairs, false);
   no_alias_ = ir::GetAttr<bool>(func->attrs, tir::attr::kNoAlias, false);
   llvm::Function* direct = EmitDirect(func, sig, names[0]);
   EmitPacked(sig, direct, names[0]);

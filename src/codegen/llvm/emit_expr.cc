@@ -70,6 +70,12 @@ void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
     result_ = below;
     return;
   }
+  if (std::optional<tir::Dot> dot = tir::AsDotOfBytes(ffi::GetRef<Expr>(e))) {
+    if (Value* sum = EmitDot(*dot, &ValueOps::DotOfBytes)) {
+      result_ = sum;
+      return;
+    }
+  }
   Value* a = Eval(e->a);
   Value* b = Eval(e->b);
   bool divides = e->op >= BinaryOp::kDiv && e->op <= BinaryOp::kFloorMod;
@@ -163,6 +169,19 @@ void ProgramEmitter::VisitIntrin(const ir::IntrinObj* e) {
     result_ = varies ? EmitMaskedChoice(e, condition) : EmitBranch(e, condition);
     return;
   }
+  if (fast_pairs_ && e->intrin == ir::Intrin::kFma) {
+    if (std::optional<tir::Dot> dot = tir::AsDotOfPairs(ffi::GetRef<Expr>(e))) {
+      if (Value* sum = EmitDot(*dot, &ValueOps::DotOfPairs)) {
+        result_ = sum;
+        return;
+      }
+    }
+  }
+  const auto* load = e->args[0].as<tir::BufferLoadObj>();
+  if (e->intrin == ir::Intrin::kReinterpret && load != nullptr) {
+    result_ = LoadBits(load, ffi::GetRef<Expr>(e).dtype());
+    return;
+  }
   llvm::SmallVector<Value*, 3> args;
   for (const Expr& arg : e->args) args.push_back(Eval(arg));
   result_ = ops_.Intrin(e->intrin, args, e->args[0].dtype(), ffi::GetRef<Expr>(e).dtype());
@@ -230,14 +249,38 @@ Value* ProgramEmitter::EmitMaskedChoice(const ir::IntrinObj* e, Value* condition
   return b_.CreateSelect(condition, t, f);
 }
 
+Value* ProgramEmitter::EmitDot(const tir::Dot& dot,
+                               Value* (ValueOps::*emit)(Value*, Value*, Value*)) {
+  Value* sum = Eval(dot.sum);
+  Value* a = Eval(dot.a);
+  return (ops_.*emit)(sum, a, Eval(dot.b));
+}
+
+// The bits of elements as they lie in memory: a narrow float is not converted on the way.
+Value* ProgramEmitter::LoadBits(const tir::BufferLoadObj* e, DLDataType result) {
+  BufferSlot slot = SlotOf(e);
+  const DLDataType from = ffi::GetRef<Expr>(e).dtype();
+  RELAXVM_CHECK(from.bits * from.lanes == result.bits * result.lanes)
+      << "reinterpret of " << DTypeName(from) << " as " << DTypeName(result);
+  Address address = AddressOf(slot, e->indices);
+  slot.dtype = UInt(from.bits);
+  Value* bits = EmitLoad(slot, address, MaskOf(e->predicate, address.lanes));
+  return ops_.FromStorage(b_.CreateBitCast(bits, ops_.StorageType(result)), result);
+}
+
 void ProgramEmitter::VisitBufferLoad(const tir::BufferLoadObj* e) {
+  const BufferSlot& slot = SlotOf(e);
+  Address address = AddressOf(slot, e->indices);
+  result_ = EmitLoad(slot, address, MaskOf(e->predicate, address.lanes));
+}
+
+const BufferSlot& ProgramEmitter::SlotOf(const tir::BufferLoadObj* e) {
   auto it = f_->buffers.find(e->buffer.get());
   if (it == f_->buffers.end()) {
     ::relaxvm::Fail(ErrorKind::kValueError, e->span.Place(), "tensor program ", name_, ": buffer ",
                     e->buffer->name, " is read where it is not allocated");
   }
-  Address address = AddressOf(it->second, e->indices);
-  result_ = EmitLoad(it->second, address, MaskOf(e->predicate, address.lanes));
+  return it->second;
 }
 
 void ProgramEmitter::VisitOther(const ir::ExprObj* e) {

@@ -14,6 +14,7 @@
 
 #include "codegen/llvm/ops.h"
 #include "codegen/tir/signature.h"
+#include "tir/dot.h"
 #include "tir/functor.h"
 
 namespace relaxvm::codegen {
@@ -119,6 +120,10 @@ class ProgramEmitter : private tir::StmtVisitor {
   llvm::Value* RampBelow(
       const ir::BinaryObj* e);  // ramp < n, without wide vectors; null for other forms
   bool IsNonNegative(const ir::Expr& e) const;
+  const BufferSlot& SlotOf(const tir::BufferLoadObj* e);
+  llvm::Value* LoadBits(const tir::BufferLoadObj* e, DLDataType result);
+  llvm::Value* EmitDot(const tir::Dot& dot,
+                       llvm::Value* (ValueOps::*emit)(llvm::Value*, llvm::Value*, llvm::Value*));
 
   // ---- emit_memory.cc
   struct Address {
@@ -149,6 +154,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   llvm::Value* result_ = nullptr;
   std::string name_;
   bool no_alias_ = false;
+  bool fast_pairs_ = false;  // tir::kFastPairs
   int num_tasks_ = 0;
   int depth_of_parallel_ = 0;
   bool streaming_ = false;  // whole vectors of results go past the caches

@@ -14,6 +14,8 @@ namespace relaxvm::codegen {
 struct TargetTraits {
   bool fma = false;
   bool f16c = false;      // conversions of float16 in hardware
+  bool dot_bf16 = false;  // sums of products of bfloat16 pairs in hardware
+  bool dot_int8 = false;  // the same of four unsigned and signed bytes
   bool rounding = false;  // floor, ceil, trunc, round in hardware
   int vector_bits = 128;
 };
@@ -38,6 +40,11 @@ class ValueOps {
   // Every intrinsic but kIfThenElse; `t` is the dtype of the first argument.
   llvm::Value* Intrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t,
                       DLDataType result);
+
+  // sum + products of the bytes (or bfloat16 pairs) of the words `a` and `b`, by one instruction.
+  // Null when the machine has none for so many lanes.
+  llvm::Value* DotOfBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DotOfPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
 
   const TargetTraits& traits() const { return traits_; }
   llvm::IRBuilder<>& builder() { return b_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named functions of the loop language that are not transcendental, and reductions over lanes.
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include "codegen/llvm/math.h"
@@ -21,7 +22,7 @@ Value* ValueOps::Intrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataTy
     case Intrin::kNot: return b_.CreateNot(a);
     case Intrin::kLikely: return a;
     case Intrin::kReinterpret:
-      RELAXVM_CHECK(t.bits == result.bits && t.lanes == result.lanes)
+      RELAXVM_CHECK(t.bits * t.lanes == result.bits * result.lanes)
           << "reinterpret of " << DTypeName(t) << " as " << DTypeName(result);
       return FromStorage(b_.CreateBitCast(ToStorage(a, t), StorageType(result)), result);
     case Intrin::kReduceAdd:
@@ -92,6 +93,46 @@ Value* ValueOps::FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args) {
     case Intrin::kIsInf: return b_.CreateFCmpOEQ(magnitude(), infinity);
     case Intrin::kIsFinite: return b_.CreateFCmpOLT(magnitude(), infinity);
     default: return EmitMath(intrin, args, b_, traits_);
+  }
+}
+
+namespace {
+
+// Calls an instruction whose operands have the bits of `args`, but perhaps other types.
+Value* CallWithBits(llvm::IRBuilder<>& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
+  llvm::Module* module = b.GetInsertBlock()->getModule();
+  llvm::Function* function = llvm::Intrinsic::getOrInsertDeclaration(module, id);
+  llvm::SmallVector<Value*, 3> cast;
+  for (size_t i = 0; i < args.size(); ++i)
+    cast.push_back(b.CreateBitCast(
+        args[i], function->getFunctionType()->getParamType(static_cast<unsigned>(i))));
+  return b.CreateCall(function, cast);
+}
+
+unsigned LanesOf(const Value* v) {
+  const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+  return type == nullptr ? 1 : type->getNumElements();
+}
+
+}  // namespace
+
+Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
+  if (!traits_.dot_int8) return nullptr;
+  switch (LanesOf(sum)) {
+    case 4: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_128, {sum, a, b});
+    case 8: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_256, {sum, a, b});
+    case 16: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_512, {sum, a, b});
+    default: return nullptr;
+  }
+}
+
+Value* ValueOps::DotOfPairs(Value* sum, Value* a, Value* b) {
+  if (!traits_.dot_bf16) return nullptr;
+  switch (LanesOf(sum)) {
+    case 4: return CallWithBits(b_, Intrinsics::x86_avx512bf16_dpbf16ps_128, {sum, a, b});
+    case 8: return CallWithBits(b_, Intrinsics::x86_avx512bf16_dpbf16ps_256, {sum, a, b});
+    case 16: return CallWithBits(b_, Intrinsics::x86_avx512bf16_dpbf16ps_512, {sum, a, b});
+    default: return nullptr;
   }
 }
 

@@ -22,6 +22,7 @@ constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // faster.
 constexpr int64_t kRowsPerLoad = 3;
 constexpr int64_t kRowsWorthPacking = 32;
+constexpr int64_t kRowsWorthGroups = 4;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
 constexpr int64_t kMostRowsOfDots = 2;
@@ -40,7 +41,11 @@ class ContractionEmitter {
   Stmt Run() {
     ChooseWidth();
     ffi::Array<Stmt> seq;
-    if (c_.panel_width == 0 && WorthPacking()) {
+    if (WorthGroups()) {
+      PackedB packed = EmitPackGroups(&c_, width_, machine_, analyzer_);
+      seq.push_back(tir::AllocBuffer(packed.buffer));
+      seq.push_back(packed.fill);
+    } else if (c_.panel_width == 0 && c_.group == 1 && WorthPacking()) {
       PackedB packed = EmitPack(&c_, width_, machine_, analyzer_);
       seq.push_back(tir::AllocBuffer(packed.buffer));
       seq.push_back(packed.fill);
@@ -64,6 +69,12 @@ class ContractionEmitter {
     width_ = std::max<int64_t>(vectors, 1) * lanes_;
     full_panels_ = analyzer_->Simplify(ir::FloorDiv(c_.vector.extent, width_));
     panels_ = analyzer_->Simplify(ir::CeilDiv(c_.vector.extent, width_));
+  }
+
+  // A copy of B that lets one instruction do the work of several pays from a few rows on.
+  bool WorthGroups() const {
+    return c_.group_if_packed > 1 && EachElementOnce() &&
+           ir::AsInt(c_.row.extent).value_or(kRowsWorthPacking) >= kRowsWorthGroups;
   }
 
   // B walked across its rows is copied once so that the vector axis is contiguous; not windows that
@@ -104,6 +115,10 @@ class ContractionEmitter {
     // multiplication.
     int64_t most =
         vectors == 1 ? machine_.num_vectors - 2 : (machine_.num_vectors - 1 - vectors) / vectors;
+    if (c_.group > 1) {  // the broadcast needs a register of its own
+      const int64_t taken = vectors * (c_.NeedsCorrection() ? 2 : 1) + 2;
+      most = (machine_.num_vectors - taken) / vectors;
+    }
     most = std::clamp<int64_t>(most, 1, 16);
     const auto rows = ir::AsInt(c_.row.extent);
     if (!rows.has_value()) {
@@ -259,7 +274,8 @@ Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work
 
 Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* analyzer) {
   std::optional<Contraction> c = ReadContraction(stage, machine, analyzer);
-  if (!c.has_value() || c->panel_width > 0 || c->stage.reduce.empty()) return Expr();
+  if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty())
+    return Expr();
   const auto all = c->AllAxes();
   auto a = LinearOffset::Of(c->LoadOf(c->a)->indices[0], all);
   auto b = LinearOffset::Of(c->LoadOf(c->b)->indices[0], all);

@@ -24,6 +24,15 @@ struct Contraction {
   // using the vector axis.  Columns up to the panel's end may be read.
   Var panel{"panel", Int(64)}, column{"column", Int(64)};
   int64_t panel_width = 0;  // 0: B is not in panels
+  // Neighbours along the innermost axis of the sum that one instruction takes together: that axis
+  // then counts groups, and offsets are those of a group's first element.
+  int64_t group = 1;
+  int64_t group_if_packed = 1;  // what `group` can be when B is packed by groups
+  bool b_in_words = false;      // B's buffer has a group as one int32
+  bool a_is_signed = false, b_is_signed = false;
+
+  // Of two signed sides the left one is made unsigned, by adding 128, which the result takes back.
+  bool NeedsCorrection() const { return group == 4 && a_is_signed && b_is_signed; }
 
   const tir::BufferLoadObj* LoadOf(const Expr& operand) const {
     return StripCasts(operand).as<tir::BufferLoadObj>();
@@ -40,6 +49,10 @@ struct Contraction {
     return outer;
   }
 };
+
+// How many neighbours along the sum one instruction multiplies and adds: 1 when there is none for
+// these operands.
+int64_t GroupOf(const Machine& machine, const Expr& a, const Expr& b, DLDataType acc);
 
 // Absent when the stage has another form.
 std::optional<Contraction> ReadContraction(const Stage& stage, const Machine& machine,
@@ -69,6 +82,10 @@ struct PackedB {
   Stmt fill;
 };
 PackedB EmitPack(Contraction* c, int64_t width, const Machine& machine, arith::Analyzer* analyzer);
+
+// The same with groups (Contraction::group_if_packed) as words.
+PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
+                       arith::Analyzer* analyzer);
 
 // A parallel loop over all points of `axes`, the last one fastest; `work`: additions of a point.
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,

@@ -2,7 +2,7 @@
 // PackOperand: a program whose weight is given in panels, and the program that makes them.
 #include <algorithm>
 
-#include "schedule/cpu/cpu.h"
+#include "schedule/cpu/contraction.h"
 #include "schedule/cpu/winograd.h"
 #include "target/packed.h"
 #include "tir/tensor.h"
@@ -19,6 +19,10 @@ struct Use {
   size_t dim;  // of the parameter
   int64_t columns;
   DLDataType acc;
+  // How many neighbours along the sum lie behind each other in a panel (1: they do not), and which
+  // dimension of the parameter runs along the sum then.
+  int64_t group = 1;
+  size_t depth_dim = 0;
 };
 
 // Absent unless `load` reads along that axis with one index, and the other operand does not know
@@ -53,8 +57,29 @@ int CountLoads(const Stage& stage, const Var& buffer) {
   return count;
 }
 
+// Takes the neighbours together that one instruction does: along an axis of the sum that is the
+// last dimension of the other operand, in plain steps on both sides.
+void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
+              const Machine& machine, Use* use) {
+  const auto* times = StripCasts(stage.value).as<ir::BinaryObj>();
+  const int64_t group = GroupOf(machine, times->a, times->b, use->acc);
+  const auto* left = StripCasts(other).as<BufferLoadObj>();
+  if (group < 2 || left == nullptr || left->indices.empty()) return;
+  for (const Axis& axis : stage.reduce) {
+    const auto extent = ir::AsInt(axis.extent);
+    if (!left->indices.back().same_as(axis.var) || !extent || *extent % group != 0) continue;
+    int found = 0;
+    for (size_t i = 0; i < load->indices.size(); ++i) {
+      if (!UsesVar(load->indices[static_cast<int64_t>(i)], axis.var)) continue;
+      found += load->indices[static_cast<int64_t>(i)].same_as(axis.var) ? 1 : 2;
+      use->depth_dim = i;
+    }
+    if (found == 1) use->group = group;
+  }
+}
+
 // The only load of `buffer` in the program, when a contraction has it as an operand.
-std::optional<Use> FindUse(const Program& program, const Var& buffer) {
+std::optional<Use> FindUse(const Program& program, const Var& buffer, const Machine& machine) {
   std::optional<Use> use;
   int loads = 0;
   for (const Stage& stage : program.stages) {
@@ -65,26 +90,36 @@ std::optional<Use> FindUse(const Program& program, const Var& buffer) {
     for (bool left : {true, false}) {
       const auto* load = StripCasts(left ? times->a : times->b).as<BufferLoadObj>();
       if (load == nullptr || !load->buffer.same_as(buffer)) continue;
-      use = UseOf(stage, load, left ? times->b : times->a);
+      const Expr& other = left ? times->b : times->a;
+      use = UseOf(stage, load, other);
+      if (use) AddGroup(stage, load, other, machine, &*use);
     }
   }
   return loads == 1 ? use : std::nullopt;
 }
 
-// [.., n at dim, ..] -> [n / width, .., width]
+// [.., n at dim, ..] -> [n / width, .., width], with groups [n / width, .., k / group, .., width,
+// group]
 class PanelReader : public tir::StmtMutator {
  public:
-  PanelReader(const Buffer& from, const Buffer& to, size_t dim, int64_t width)
-      : from_(from), to_(to), dim_(dim), width_(width) {}
+  PanelReader(const Buffer& from, const Buffer& to, const Use& use, int64_t width)
+      : from_(from), to_(to), use_(use), width_(width) {}
 
   Expr MutateBufferLoad(const BufferLoad& load) override {
     if (!load->buffer.same_as(from_)) return StmtMutator::MutateBufferLoad(load);
-    const Expr& column = load->indices[static_cast<int64_t>(dim_)];
+    const Expr& column = load->indices[static_cast<int64_t>(use_.dim)];
     ffi::Array<Expr> indices = {ir::FloorDiv(column, width_)};
     for (size_t i = 0; i < load->indices.size(); ++i) {
-      if (i != dim_) indices.push_back(load->indices[i]);
+      const Expr& index = load->indices[static_cast<int64_t>(i)];
+      if (i == use_.dim) continue;
+      const bool grouped = use_.group > 1 && i == use_.depth_dim;
+      indices.push_back(grouped ? ir::FloorDiv(index, use_.group) : index);
     }
     indices.push_back(ir::FloorMod(column, width_));
+    if (use_.group > 1) {
+      const Expr& k = load->indices[static_cast<int64_t>(use_.depth_dim)];
+      indices.push_back(ir::FloorMod(k, use_.group));
+    }
     return BufferLoad(to_, indices, load->predicate, load->span);
   }
 
@@ -103,19 +138,25 @@ class PanelReader : public tir::StmtMutator {
  private:
   const Buffer& from_;
   const Buffer& to_;
-  size_t dim_;
+  const Use& use_;
   int64_t width_;
 };
 
-PrimFunc PackProgram(const Buffer& plain, const Buffer& packed, size_t dim, int64_t width) {
+PrimFunc PackProgram(const Buffer& plain, const Buffer& packed, const Use& use, int64_t width) {
+  const size_t dim = use.dim;
   tir::Tensor x("plain", plain.shape(), plain.elem_dtype());
   tir::Tensor panels = tir::Compute(
       packed.shape(),
       [&](const tir::Indices& i) {
-        Expr column = i[0] * Expr(width) + i[i.size() - 1];
+        const bool grouped = use.group > 1;
+        Expr column = i[0] * Expr(width) + i[i.size() - (grouped ? 2 : 1)];
         tir::Indices at;
         for (size_t d = 0; d < plain.shape().size(); ++d)
           at.push_back(d == dim ? column : i[static_cast<int64_t>(d < dim ? d + 1 : d)]);
+        if (grouped) {
+          const auto k = static_cast<int64_t>(use.depth_dim);
+          at.Set(k, at[k] * Expr(use.group) + i[i.size() - 1]);
+        }
         return ir::IfThenElse(ir::Less(column, plain.shape()[static_cast<int64_t>(dim)]), x(at),
                               ir::Const(plain.elem_dtype(), 0));
       },
@@ -136,24 +177,29 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   if (auto transformed = WinogradOperand(func, param, machine)) return transformed;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return std::nullopt;
-  const std::optional<Use> use = FindUse(*program, plain);
+  const std::optional<Use> use = FindUse(*program, plain, machine);
   if (!use.has_value()) return std::nullopt;
   const int64_t bytes = SizeInBytes(use->acc);
   const int64_t width = target::PanelVectors(machine, use->columns, bytes) * machine.Lanes(bytes);
   // One panel whose columns are neighbours already is what tiles read well.
-  if (use->dim + 1 == plain.shape().size() && use->columns <= width) return std::nullopt;
+  const bool is_panel = use->dim + 1 == plain.shape().size() && use->columns <= width;
+  if (use->group == 1 && is_panel) return std::nullopt;
 
   ffi::Array<Expr> shape = {Expr((use->columns + width - 1) / width)};
   for (size_t i = 0; i < plain.shape().size(); ++i) {
-    if (i != use->dim) shape.push_back(plain.shape()[static_cast<int64_t>(i)]);
+    const Expr& dim = plain.shape()[static_cast<int64_t>(i)];
+    if (i == use->dim) continue;
+    const bool grouped = use->group > 1 && i == use->depth_dim;
+    shape.push_back(grouped ? Expr(ir::AsInt(dim).value() / use->group) : dim);
   }
   shape.push_back(Expr(width));
+  if (use->group > 1) shape.push_back(Expr(use->group));
   const Buffer packed(plain->name, shape, plain.elem_dtype());
   auto copy = ffi::make_object<tir::PrimFuncObj>(*func.get());
   copy->params.Set(static_cast<int64_t>(param), packed);
-  copy->body = PanelReader(plain, packed, use->dim, width).Mutate(func->body);
+  copy->body = PanelReader(plain, packed, *use, width).Mutate(func->body);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       PackProgram(plain, packed, use->dim, width), shape};
+                       PackProgram(plain, packed, *use, width), shape};
 }
 
 }  // namespace relaxvm::schedule::cpu

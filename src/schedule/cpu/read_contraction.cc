@@ -28,6 +28,7 @@ class Reader {
     if (!StartsAtZero(stage)) return std::nullopt;
     c_.acc = stage.value.dtype();
     c_.stage = stage;
+    FindGroups();
     FindPanels();
     const std::optional<Var> in_panels =
         c_.panel_width > 0 ? std::optional<Var>(c_.vector.var) : std::nullopt;
@@ -39,6 +40,10 @@ class Reader {
     c_.b = times->b;
     if (c_.LoadOf(c_.a) == nullptr || c_.LoadOf(c_.b) == nullptr) return std::nullopt;
     if (!Classify(in_panels)) return std::nullopt;
+    if (c_.group > 1 && !GroupsAreNeighbours()) return std::nullopt;
+    c_.a_is_signed = IsInt(StripCasts(c_.a).dtype());
+    c_.b_is_signed = IsInt(StripCasts(c_.b).dtype());
+    if (c_.group == 1) FormGroups();
     return std::move(c_);
   }
 
@@ -49,6 +54,45 @@ class Reader {
     return zero != nullptr && zero->value == 0;
   }
 
+  // An operand at [..., k // g, ..., k % g] has groups of g neighbours along an axis of the sum:
+  // from here on that axis counts groups.
+  void FindGroups() {
+    if (c_.acc.bits != 32) return;
+    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
+    const int64_t size = GroupOf(machine_, times->a, times->b, c_.acc);
+    if (size < 2) return;
+    for (const Expr& operand : {times->a, times->b}) {
+      const auto* load = c_.LoadOf(operand);
+      if (load == nullptr || load->indices.size() < 2) continue;
+      for (Axis& axis : c_.stage.reduce) {
+        ffi::Array<Expr> indices = load->indices;
+        if (DividesAxis(indices.back(), ir::BinaryOp::kFloorMod, axis.var) != size) continue;
+        int found = 0;
+        Axis groups{Var(axis.var->name, Int(64)),
+                    analyzer_->Simplify(ir::FloorDiv(axis.extent, size))};
+        for (size_t i = 0; i + 1 < indices.size(); ++i) {
+          if (DividesAxis(indices[i], ir::BinaryOp::kFloorDiv, axis.var) != size) continue;
+          indices.Set(static_cast<int64_t>(i), groups.var);
+          ++found;
+        }
+        if (found != 1 || !analyzer_->ProveEqual(ir::FloorMod(axis.extent, size), 0)) continue;
+        indices.Set(static_cast<int64_t>(indices.size()) - 1, Expr(0));
+        ReplaceLoad(load, BufferLoad(load->buffer, indices, load->predicate, load->span));
+        StartGroups(&axis, groups, size);
+        return;
+      }
+    }
+  }
+
+  void StartGroups(Axis* axis, const Axis& groups, int64_t size) {
+    analyzer_->Bind(groups.var, 0, groups.extent);
+    ffi::Map<Var, Expr> map;
+    map.Set(axis->var, groups.var * Expr(size));
+    c_.stage.value = tir::Substitute(c_.stage.value, map);
+    *axis = groups;
+    c_.group = size;
+  }
+
   // A load at [..., j // w, ..., j % w] reads panels of width w: the two indices become variables
   // of their own, so that what is left is linear.
   void FindPanels() {
@@ -57,18 +101,21 @@ class Reader {
       const auto* load = c_.LoadOf(operand);
       if (load == nullptr || load->indices.empty()) continue;
       for (const Axis& axis : c_.stage.spatial) {
-        const Expr& last = load->indices[load->indices.size() - 1];
-        const int64_t width = DividesAxis(last, ir::BinaryOp::kFloorMod, axis.var);
+        // Behind the column there is the place in a group.
+        const size_t back = c_.group > 1 ? 2 : 1;
+        if (load->indices.size() < back) continue;
+        const auto at = static_cast<int64_t>(load->indices.size() - back);
+        const int64_t width = DividesAxis(load->indices[at], ir::BinaryOp::kFloorMod, axis.var);
         if (width < 1) continue;
         ffi::Array<Expr> indices = load->indices;
         int found = 0;
-        for (size_t i = 0; i + 1 < indices.size(); ++i) {
+        for (int64_t i = 0; i < at; ++i) {
           if (DividesAxis(indices[i], ir::BinaryOp::kFloorDiv, axis.var) != width) continue;
-          indices.Set(static_cast<int64_t>(i), c_.panel);
+          indices.Set(i, c_.panel);
           ++found;
         }
         if (found != 1) continue;
-        indices.Set(static_cast<int64_t>(indices.size()) - 1, c_.column);
+        indices.Set(at, c_.column);
         c_.vector = axis;
         c_.panel_width = width;
         ReplaceLoad(load, BufferLoad(load->buffer, indices, load->predicate, load->span));
@@ -166,12 +213,51 @@ class Reader {
     return true;
   }
 
+  // Are a group's elements next to each other in A, and the columns' groups in B?
+  bool GroupsAreNeighbours() const {
+    auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
+    auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
+    if (c_.stage.reduce.empty()) return false;
+    const Expr column = c_.panel_width > 0 ? ColumnStep() : b->Coeff(c_.vector.var);
+    return ir::IsIntValue(a->Coeff(c_.stage.reduce.back().var), c_.group) &&
+           ir::IsIntValue(column, c_.group);
+  }
+  Expr ColumnStep() const {
+    auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], {{c_.column, Expr(c_.panel_width)}});
+    return b.has_value() ? b->Coeff(c_.column) : Expr(0);
+  }
+
+  // Groups in A alone: B has to be packed by them.
+  void FormGroups() {
+    const int64_t size = GroupOf(machine_, c_.a, c_.b, c_.acc);
+    if (size < 2 || c_.panel_width > 0 || c_.stage.reduce.empty()) return;
+    Axis& inner = c_.stage.reduce.back();
+    auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
+    if (!ir::IsIntValue(a->Coeff(inner.var), 1)) return;
+    const auto depth = ir::AsInt(inner.extent);
+    if (!depth.has_value() || depth.value() % size != 0) return;
+    c_.group_if_packed = size;
+  }
+
   const Machine& machine_;
   arith::Analyzer* analyzer_;
   Contraction c_;
 };
 
 }  // namespace
+
+int64_t GroupOf(const Machine& machine, const Expr& a, const Expr& b, DLDataType acc) {
+  auto element = [&](const Expr& operand) {
+    const auto* cast = operand.as<ir::CastObj>();
+    return cast != nullptr && cast->value.as<BufferLoadObj>() ? cast->value.dtype() : acc;
+  };
+  const DLDataType x = element(a), y = element(b);
+  if (machine.dot_bf16 && acc == Float(32) && IsBFloat(x) && IsBFloat(y)) return 2;
+  const bool bytes = IsInteger(x) && IsInteger(y) && x.bits == 8 && y.bits == 8;
+  // Of two unsigned sides none can be the signed one.
+  if (machine.dot_int8 && acc == Int(32) && bytes && (IsInt(x) || IsInt(y))) return 4;
+  return 1;
+}
 
 std::optional<Contraction> ReadContraction(const Stage& stage, const Machine& machine,
                                            arith::Analyzer* analyzer) {

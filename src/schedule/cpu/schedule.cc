@@ -6,6 +6,7 @@
 
 #include "schedule/cpu/cpu.h"
 #include "schedule/cpu/winograd.h"
+#include "tir/dot.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -106,6 +107,16 @@ Program WithAttention(Program program, const Machine& traits) {
   return program;
 }
 
+bool UsesPairs(const Stmt& body) {
+  bool found = false;
+  tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
+    const auto* call = node.as<ir::IntrinObj>();
+    if (call == nullptr || call->intrin != ir::Intrin::kFma) return;
+    found = found || tir::AsDotOfPairs(ffi::GetRef<Expr>(call)).has_value();
+  });
+  return found;
+}
+
 class Scheduler {
  public:
   Scheduler(Program program, const Machine& traits)
@@ -159,6 +170,7 @@ class Scheduler {
     auto copy = ffi::make_object<tir::PrimFuncObj>(*program_.func.get());
     copy->body = SeqStmt::Flatten(body);
     copy->attrs.Set(tir::attr::kScheduled, true);
+    if (traits_.dot_bf16 && UsesPairs(copy->body)) copy->attrs.Set(tir::kFastPairs, true);
     return ir::NodeRef<PrimFunc>(std::move(copy));
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedule/cpu/contraction.h"
+#include "tir/dot.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -24,7 +25,8 @@ class TileEmitter {
         panel_start_(part.panel * Expr(panel_width)),
         width_(part.columns.back().offset + part.columns.back().lanes),
         num_sets_(SetsFor(machine)),
-        acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local") {}
+        acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local"),
+        correction_("correction", {Expr(width_)}, c.acc, "local") {}
 
   Stmt Run() {
     ffi::Array<Stmt> seq = {tir::Bind(row_start_, part_.row_start), tir::AllocBuffer(acc_)};
@@ -34,6 +36,11 @@ class TileEmitter {
         seq.push_back(
             Lanes(lane, c, BufferStore(acc_, ir::Const(c_.acc, 0), {At(set, row, c) + lane})));
       });
+    }
+    if (c_.NeedsCorrection()) {
+      seq.push_back(tir::AllocBuffer(correction_));
+      for (const Columns& c : part_.columns)
+        seq.push_back(BufferStore(correction_, ir::Const(Int(32, c.lanes), 0), {Run(c.offset, c)}));
     }
     seq.push_back(Sum());
     AddSets(&seq);
@@ -46,7 +53,8 @@ class TileEmitter {
   // units busy.
   int64_t SetsFor(const Machine& machine) const {
     const int64_t registers = part_.rows * static_cast<int64_t>(part_.columns.size());
-    const int64_t others = static_cast<int64_t>(part_.columns.size()) + 1;
+    const auto columns = static_cast<int64_t>(part_.columns.size());
+    const int64_t others = columns + 1 + (c_.NeedsCorrection() ? columns : 0);
     int64_t sets = 1;
     if (c_.stage.reduce.empty()) return sets;
     const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(int64_t{1} << 20);
@@ -92,8 +100,72 @@ class TileEmitter {
     return ir::Cast(c_.acc, value);
   }
 
+  static Expr Run(int64_t from, const Columns& c) { return ir::RampExpr(Expr(from), 1, c.lanes); }
+
+  // The groups of one register's columns as words.
+  Expr RightWords(const Columns& c, bool last) const {
+    ffi::Map<Var, Expr> map;
+    if (c_.panel_width > 0) {
+      map.Set(c_.panel, part_.panel);
+      map.Set(c_.column, Expr(c.offset));
+    } else {
+      map.Set(c_.vector.var, panel_start_ + Expr(c.offset));
+    }
+    const auto* load = c_.LoadOf(c_.b);
+    const int64_t each = c_.b_in_words ? 1 : c_.group;
+    Expr predicate;
+    if (c_.panel_width == 0 && last && part_.limit.defined()) {
+      Expr inside = (part_.limit - panel_start_ - Expr(c.offset)) * Expr(each);
+      predicate = ir::Less(ir::RampExpr(Expr(0), 1, each * c.lanes),
+                           ir::BroadcastExpr(inside, each * c.lanes));
+    }
+    Expr from = tir::Substitute(load->indices[0], map);
+    Expr all = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, each * c.lanes)}, predicate);
+    return c_.b_in_words ? all : ir::CallIntrin(Int(32, c.lanes), Intrin::kReinterpret, {all});
+  }
+
+  Expr LeftWord(int64_t row) const {
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.row.var, row_start_ + Expr(row));
+    const auto* load = c_.LoadOf(c_.a);
+    Expr from = tir::Substitute(load->indices[0], map);
+    Expr group = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, c_.group)});
+    Expr word = ir::CallIntrin(Int(32), Intrin::kReinterpret, {group});
+    return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
+  }
+
+  // The products of one group of k, added to one set of sums.
+  Stmt GroupStep(int64_t set) const {
+    ffi::Array<Stmt> step;
+    std::vector<Var> right;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      right.emplace_back("right", Int(32, c.lanes));
+      step.push_back(tir::Bind(right.back(), RightWords(c, v + 1 == part_.columns.size())));
+      if (!c_.NeedsCorrection()) continue;
+      Expr sum = correction_.Load({Run(c.offset, c)});
+      Expr next = tir::DotOfBytes(sum, ir::BroadcastExpr(k128, c.lanes), right.back());
+      step.push_back(BufferStore(correction_, next, {Run(c.offset, c)}));
+    }
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      Var left("left", Int(32));
+      step.push_back(tir::Bind(left, LeftWord(row)));
+      for (size_t v = 0; v < part_.columns.size(); ++v) {
+        const Columns& c = part_.columns[v];
+        Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
+        Expr wide = ir::BroadcastExpr(left, c.lanes), sum = acc_.Load({at});
+        Expr next = c_.group == 2    ? tir::DotOfPairs(sum, wide, right[v])
+                    : c_.b_is_signed ? tir::DotOfBytes(sum, wide, right[v])
+                                     : tir::DotOfBytes(sum, right[v], wide);
+        step.push_back(BufferStore(acc_, next, {at}));
+      }
+    }
+    return SeqStmt::Flatten(step);
+  }
+
   // The products of one k, added to one set of sums.
   Stmt Step(int64_t set) const {
+    if (c_.group > 1) return GroupStep(set);
     Buffer right("right", {Expr(width_)}, c_.acc, "local");
     ffi::Array<Stmt> step = {tir::AllocBuffer(right)};
     for (size_t v = 0; v < part_.columns.size(); ++v) {
@@ -162,6 +234,7 @@ class TileEmitter {
       map.Set(c_.row.var, row_start_ + Expr(row));
       map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
       Expr value = acc_.Load({At(0, row, c) + lane});
+      if (c_.NeedsCorrection()) value = value - correction_.Load({Expr(c.offset) + lane});
       if (c_.stage.finish.defined()) {
         map.Set(c_.stage.reduced, value);
         value = tir::Substitute(c_.stage.finish, map);
@@ -182,6 +255,8 @@ class TileEmitter {
   int64_t width_;  // of all columns
   int64_t num_sets_;
   Buffer acc_;
+  Buffer correction_;  // 128 times the sum of each column of B
+  const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte
   Var row_start_{"row_start", Int(64)};
 };
 

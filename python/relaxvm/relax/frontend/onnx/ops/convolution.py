@@ -29,12 +29,23 @@ def conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
+    y = convolved(g, x, weight, (auto_pad, dilations, group, kernel_shape, pads, strides))
+    return add_bias(g, g.emit(y), bias)
+
+
+def convolved(g, x, weight, geometry, pad_value=0.0, out_dtype=None):
+    """`geometry`: auto_pad, dilations, group, kernel_shape, pads, strides.  Padding of another value than 0, which
+    may be a scalar tensor, is written around the data."""
+    auto_pad, dilations, group, kernel_shape, pads, strides = geometry
     n = spatial_rank(g, x)
     kernel = kernel_dims(g, weight, kernel_shape, n)
     strides, dilations = strides or [1] * n, dilations or [1] * n
-    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, 0.0)
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, pad_value)
+    if not isinstance(pad_value, (int, float)) or pad_value != 0:
+        x = pad_constant(g, x, [0, 0, *pads[:n]], [0, 0, *pads[n:]], pad_value)
+        pads = [0] * 2 * n
     x = _with_channels(g, x, g.shape(weight)[1] * group)
-    y = getattr(op.nn, f"conv{n}d")(
+    return getattr(op.nn, f"conv{n}d")(
         x,
         weight,
         strides=strides,
@@ -43,8 +54,8 @@ def conv(
         groups=group,
         data_layout=_LAYOUT[n],
         kernel_layout=_KERNEL[n],
+        out_dtype=out_dtype,
     )
-    return _add_bias(g, y, bias, n)
 
 
 @onnx_op("ConvTranspose", since=1)
@@ -89,7 +100,7 @@ def conv_transpose(
         data_layout=_LAYOUT[n],
         kernel_layout=_TRANSPOSED_KERNEL[n],
     )
-    return _add_bias(g, y, bias, n)
+    return add_bias(g, g.emit(y), bias)
 
 
 def _transposed_padding(g, size, wanted, auto_pad, kernel, strides, dilations, extra):
@@ -158,7 +169,8 @@ def _with_channels(g, x, channels):
     return g.checked(x, [d if i != 1 else channels for i, d in enumerate(g.shape(x))])
 
 
-def _add_bias(g, y, bias, n):
+def add_bias(g, y, bias):
     if bias is None:
         return y
+    n = g.rank(y) - 2
     return op.add(y, op.reshape(bias, [1, g.shape(bias)[0], *[1] * n]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from relaxvm.relax import op
 
+from .. import byte_products
 from ..graph import Graph
 from ..registry import Expr, onnx_op
 
@@ -62,6 +63,10 @@ def gemm(
 def matmul_integer(
     g: Graph, a: Expr, b: Expr, a_zero: Expr | None = None, b_zero: Expr | None = None
 ) -> Expr:
+    a, b = inner_agree(g, a, b)
+    y = byte_products.matmul(g, g.emit(a), g.emit(b), a_zero, b_zero)
+    if y is not None:
+        return y
     a, b = _centred(g, a, a_zero, -1), _centred(g, b, b_zero, -2)
     return op.matmul(*inner_agree(g, a, b))
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from relaxvm.relax import op
 
+from .. import byte_products
 from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
-from .convolution import conv
+from .convolution import add_bias, convolved
 from .linear import gemm, matmul_integer
 
 
@@ -154,11 +155,22 @@ def conv_integer(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
-    x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
-    return conv(
-        g, x, weight, auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
-    )  # fmt: skip
+    geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
+    return integer_conv(g, x, weight, x_zero, w_zero, geometry)
+
+
+def integer_conv(g, x, weight, x_zero, w_zero, geometry):
+    """The convolution of the integers less their zero points, as int32."""
+    small = byte_products.weight_of_conv(g, x, weight, w_zero)
+    if small is None or not byte_products.is_single(g, x_zero):
+        x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
+        return g.emit(convolved(g, x, weight, geometry))
+    around = 0
+    if x_zero is not None:
+        value = byte_products.known(x_zero)
+        around = g.emit(op.reshape(x_zero, [])) if value is None else int(value.reshape(()))
+    y = g.emit(convolved(g, x, small, geometry, around, "int32"))
+    return byte_products.finish_conv(g, y, small, x_zero)
 
 
 def _centred(g, x, zero, axis):
@@ -189,11 +201,8 @@ def q_linear_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
-    x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
-    y = conv(
-        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
-    )  # fmt: skip
+    geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
+    y = add_bias(g, integer_conv(g, x, weight, x_zero, w_zero, geometry), bias)
     y = g.emit(op.astype(g.emit(y), "float32"))
     scale = op.multiply(_along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
     return _requantized(g, op.multiply(y, scale), y_scale, y_zero)
@@ -218,6 +227,16 @@ def q_linear_matmul(
     return _requantized(g, y, _as(g, y_scale, "float32"), y_zero)
 
 
+def _integer_gemm(g, a, b, a_zero, b_zero, c, trans_a, trans_b):
+    left = g.emit(op.permute_dims(a, [1, 0])) if trans_a else a
+    right = g.emit(op.permute_dims(b, [1, 0])) if trans_b else b
+    y = byte_products.matmul(g, left, right, a_zero, b_zero)
+    if y is not None:
+        return y if c is None else g.emit(op.add(*g.agree(y, c)))
+    a, b = _centred(g, a, a_zero, 0), _centred(g, b, b_zero, 0 if trans_b else 1)
+    return g.emit(gemm(g, a, b, c, transA=trans_a, transB=trans_b))
+
+
 @onnx_op("QGemm", since=1, domain="com.microsoft")
 def q_gemm(
     g: Graph,
@@ -235,8 +254,7 @@ def q_gemm(
     transA: int = 0,  # noqa: N803: ONNX's name
     transB: int = 0,
 ) -> Expr:
-    a, b = _centred(g, a, a_zero, 0), _centred(g, b, b_zero, 0 if transB else 1)
-    y = g.emit(gemm(g, a, b, c, transA=transA, transB=transB))
+    y = _integer_gemm(g, a, b, a_zero, b_zero, c, transA, transB)
     scale = op.multiply(_along(g, a_scale, y, 0), _along(g, b_scale, y, 1))
     y = op.multiply(op.astype(y, "float32"), scale)
     if alpha != 1.0:

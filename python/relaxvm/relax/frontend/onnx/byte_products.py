@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of small integers less their zero points.
+
+sum((a - za) (b - zb)) = sum(a b) - za sum(b) - zb (sum(a) - k za): the first sum is over the integers as they are
+stored, which machines multiply four at a time; the others are constants where the weights are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxvm import relax
+from relaxvm.relax import op
+
+from .graph import Graph
+
+_BYTES = ("int8", "uint8")
+
+
+def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
+    """The product as int32.  None: of another form."""
+    if not _are_bytes(g, a, b) or g.rank(a) < 2 or g.rank(b) < 2:
+        return None
+    if not (is_single(g, a_zero) and (is_single(g, b_zero) or g.rank(b_zero) == 1)):
+        return None
+    depth = g.shape(a)[-1]
+    if not isinstance(depth, int):
+        return None
+    b, b_zero = _signed(g, b, b_zero)
+    y = g.emit(op.matmul(a, b, out_dtype="int32"))
+    a_zero, b_zero = _wide(g, a_zero), _wide(g, b_zero)
+    if a_zero is not None:
+        sums = op.sum(op.astype(b, "int32"), axis=[-2], keepdims=True)
+        y = g.emit(op.subtract(y, op.multiply(sums, a_zero)))
+    if b_zero is not None:
+        rows = g.emit(op.sum(op.astype(a, "int32"), axis=[-1], keepdims=True))
+        if a_zero is not None:
+            rows = op.subtract(rows, op.multiply(a_zero, g.constant(depth, "int32")))
+        y = g.emit(op.subtract(y, op.multiply(rows, b_zero)))
+    return y
+
+
+def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any) -> Any | None:
+    """The weight as signed bytes around 0.  None: it has no such form."""
+    if not _are_bytes(g, x, weight):
+        return None
+    weight, w_zero = _signed(g, weight, w_zero)
+    return weight if _wide(g, w_zero) is None and g.dtype(weight) == "int8" else None
+
+
+def finish_conv(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
+    """Takes off what the zero point of the data, which is around it as well, added to the result."""
+    x_zero = _wide(g, x_zero)
+    if x_zero is None:
+        return y
+    n = g.rank(weight)
+    sums = g.emit(op.sum(op.astype(weight, "int32"), axis=list(range(1, n)), keepdims=False))
+    sums = op.reshape(sums, [1, g.shape(weight)[0], *[1] * (n - 2)])
+    return g.emit(op.subtract(y, op.multiply(sums, x_zero)))
+
+
+def known(value: Any) -> np.ndarray | None:
+    """The value of a constant."""
+    return value.data.numpy() if isinstance(value, relax.Constant) else None
+
+
+def _are_bytes(g, a, b):
+    return g.dtype(a) in _BYTES and g.dtype(b) in _BYTES
+
+
+def is_single(g: Graph, zero: Any) -> bool:
+    """Is it one zero point for the whole tensor, or none?"""
+    return zero is None or g.rank(zero) == 0 or g.shape(zero) == [1]
+
+
+def _signed(g, b, b_zero):
+    """Unsigned constants less 128, like their zero point."""
+    values, zero = known(b), known(b_zero) if b_zero is not None else np.zeros((), "uint8")
+    if g.dtype(b) != "uint8" or values is None or zero is None:
+        return b, b_zero
+    moved = g.constant(values.astype("int16") - 128, "int8")
+    return moved, g.constant(zero.astype("int32") - 128, "int32")
+
+
+def _wide(g, zero):
+    """A zero point as int32; None for 0."""
+    if zero is None:
+        return None
+    value = known(zero)
+    if value is not None and not np.any(value):
+        return None
+    zero = g.emit(zero)
+    if g.shape(zero) == [1]:
+        zero = g.emit(op.reshape(zero, []))
+    return zero if g.dtype(zero) == "int32" else g.emit(op.astype(zero, "int32"))

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A formula is recognised by taking its operands out and writing it again.
+#include "tir/dot.h"
+
+#include "ir/data_type.h"
+#include "ir/visitor.h"
+
+namespace relaxvm::tir {
+namespace {
+
+using ir::Binary;
+using ir::BinaryObj;
+using ir::BinaryOp;
+using ir::Expr;
+using ir::Intrin;
+using ir::IntrinExpr;
+
+Expr Number(const Expr& like, int64_t value) { return ir::Const(like.dtype(), value); }
+
+Expr UnsignedByte(const Expr& word, int i) {
+  Expr down = i == 0 ? word : Expr(Binary(BinaryOp::kShiftRight, word, Number(word, 8 * i)));
+  return Binary(BinaryOp::kBitAnd, down, Number(word, 255));
+}
+
+Expr SignedByte(const Expr& word, int i) {
+  Expr up = i == 3 ? word : Expr(Binary(BinaryOp::kShiftLeft, word, Number(word, 24 - 8 * i)));
+  return Binary(BinaryOp::kShiftRight, up, Number(word, 24));
+}
+
+Expr Half(const Expr& word, bool high) {
+  Expr bits = high ? Binary(BinaryOp::kBitAnd, word, Number(word, -65536))
+                   : Binary(BinaryOp::kShiftLeft, word, Number(word, 16));
+  return IntrinExpr(WithLanes(Float(32), word.dtype().lanes), Intrin::kReinterpret, {bits});
+}
+
+const BinaryObj* AsBinary(const Expr& e, BinaryOp op) {
+  const auto* binary = e.as<BinaryObj>();
+  return binary != nullptr && binary->op == op ? binary : nullptr;
+}
+
+const ir::IntrinObj* AsIntrin(const Expr& e, Intrin intrin) {
+  const auto* call = e.as<ir::IntrinObj>();
+  return call != nullptr && call->intrin == intrin ? call : nullptr;
+}
+
+}  // namespace
+
+Expr DotOfBytes(const Expr& sum, const Expr& a, const Expr& b) {
+  Expr result = sum;
+  for (int i = 0; i < 4; ++i) {
+    Expr product = Binary(BinaryOp::kMul, UnsignedByte(a, i), SignedByte(b, i));
+    result = Binary(BinaryOp::kAdd, result, product);
+  }
+  return result;
+}
+
+std::optional<Dot> AsDotOfBytes(const Expr& e) {
+  const BinaryObj* last = AsBinary(e, BinaryOp::kAdd);
+  const BinaryObj* product = last != nullptr ? AsBinary(last->b, BinaryOp::kMul) : nullptr;
+  if (product == nullptr || ElementOf(e.dtype()) != Int(32)) return std::nullopt;
+  const BinaryObj* a = AsBinary(product->a, BinaryOp::kBitAnd);
+  const BinaryObj* b = AsBinary(product->b, BinaryOp::kShiftRight);
+  a = a != nullptr ? AsBinary(a->a, BinaryOp::kShiftRight) : nullptr;
+  if (a == nullptr || b == nullptr) return std::nullopt;
+  Expr sum = e;
+  for (int i = 0; i < 4; ++i) {
+    const BinaryObj* add = AsBinary(sum, BinaryOp::kAdd);
+    if (add == nullptr) return std::nullopt;
+    sum = add->a;
+  }
+  if (!ir::StructuralEqual(DotOfBytes(sum, a->a, b->a), e)) return std::nullopt;
+  return Dot{sum, a->a, b->a};
+}
+
+Expr DotOfPairs(const Expr& sum, const Expr& a, const Expr& b) {
+  Expr result = sum;
+  for (bool high : {false, true}) {
+    result = IntrinExpr(sum.dtype(), Intrin::kFma, {Half(a, high), Half(b, high), result});
+  }
+  return result;
+}
+
+std::optional<Dot> AsDotOfPairs(const Expr& e) {
+  const ir::IntrinObj* high = AsIntrin(e, Intrin::kFma);
+  const ir::IntrinObj* low = high != nullptr ? AsIntrin(high->args[2], Intrin::kFma) : nullptr;
+  if (low == nullptr || ElementOf(e.dtype()) != Float(32)) return std::nullopt;
+  auto word = [](const Expr& half) {
+    const ir::IntrinObj* call = AsIntrin(half, Intrin::kReinterpret);
+    const BinaryObj* bits = call != nullptr ? AsBinary(call->args[0], BinaryOp::kBitAnd) : nullptr;
+    return bits != nullptr ? bits->a : Expr();
+  };
+  const Expr a = word(high->args[0]), b = word(high->args[1]);
+  if (!a.defined() || !b.defined()) return std::nullopt;
+  if (!ir::StructuralEqual(DotOfPairs(low->args[2], a, b), e)) return std::nullopt;
+  return Dot{low->args[2], a, b};
+}
+
+}  // namespace relaxvm::tir

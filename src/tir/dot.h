@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of narrow numbers that machines add up in groups, as formulas over the 32-bit words that
+// hold the groups.  Schedules write them, code generation finds them again; a machine without such
+// an instruction computes them as they are written.
+#pragma once
+
+#include <optional>
+
+#include "ir/prim.h"
+
+namespace relaxvm::tir {
+
+struct Dot {
+  ir::Expr sum, a, b;
+};
+
+// sum + the four products of a byte of `a` (unsigned) and one of `b` (signed); all int32, exact.
+ir::Expr DotOfBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
+std::optional<Dot> AsDotOfBytes(const ir::Expr& e);
+
+// sum (float32) + the two products of the bfloat16 halves of `a` and `b` (int32 words).  Where a
+// program has kFastPairs, the machine's own instruction may round and flush subnormals its own way.
+ir::Expr DotOfPairs(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
+std::optional<Dot> AsDotOfPairs(const ir::Expr& e);
+inline constexpr const char* kFastPairs = "fast_bfloat16_pairs";
+
+}  // namespace relaxvm::tir

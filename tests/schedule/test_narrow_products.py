@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of bytes and of bfloat16 with wide sums: right on every machine, in groups where the machine adds up groups."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+
+RNG = np.random.default_rng(0)
+WITH_GROUPS = "llvm -mcpu=sapphirerapids"  # compiled for, not run
+PAIRS = [
+    ("uint8", "int8"),
+    ("int8", "int8"),
+    ("int8", "uint8"),
+    ("uint8", "uint8"),
+    ("bfloat16", "bfloat16"),
+    ("float16", "float16"),
+]
+
+
+def random(dtype: str, *shape: int) -> np.ndarray:
+    if "float" in dtype:
+        values = RNG.standard_normal(shape, dtype=np.float32)
+        return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    limits = np.iinfo(dtype)  # the extremes are common: sums of them must not saturate
+    values = RNG.integers(limits.min, limits.max + 1, shape)
+    return np.where(RNG.random(shape) < 0.3, limits.max, values).astype(dtype)
+
+
+def product(x: np.ndarray, w: np.ndarray, constant: bool, transposed=False, rows=None):
+    """A module for x @ w (w given the other way round when `transposed`), and its arguments."""
+    bb = relax.BlockBuilder()
+    shape = (x.shape[0] if rows is None else rows, *x.shape[1:])
+    params = [relax.Var("x", relax.TensorType(shape, str(x.dtype)))]
+    if not constant:
+        params.append(relax.Var("w", relax.TensorType(w.shape, str(w.dtype))))
+    with bb.function("main", params):
+        right = relax.const(w, str(w.dtype)) if constant else params[1]
+        if transposed:
+            right = bb.emit(relax.op.permute_dims(right))
+        wide = "int32" if "int" in str(x.dtype) else "float32"
+        bb.emit_func_output(bb.emit(relax.op.matmul(params[0], right, out_dtype=wide)))
+    return bb.get(), [x] if constant else [x, w]
+
+
+def check(mod, args, want: np.ndarray, target="llvm") -> None:
+    vm = relax.VirtualMachine(relaxvm.compile(mod, target=target), relaxvm.cpu())
+    got = vm["main"](*(relaxvm.runtime.tensor(a) for a in args)).numpy()
+    if "int" in str(got.dtype):
+        np.testing.assert_array_equal(got, want)
+    else:
+        np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-2 * np.sqrt(args[0].shape[-1]))
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    return x.astype("int64" if "int" in str(x.dtype) else "float64")
+
+
+@pytest.mark.parametrize("left,right", PAIRS)
+@pytest.mark.parametrize("constant", [True, False])
+def test_products_of_narrow_numbers(left, right, constant):
+    # Whole tiles; a column more than a panel and few rows; a depth that is no multiple of a group.
+    for m, k, n in ((12, 64, 128), (7, 36, 70), (1, 128, 20), (5, 13, 9)):
+        x, w = random(left, m, k), random(right, k, n)
+        mod, args = product(x, w, constant)
+        check(mod, args, wide(x) @ wide(w))
+
+
+@pytest.mark.parametrize("left,right", [PAIRS[0], PAIRS[1], PAIRS[4]])
+def test_the_right_side_may_lie_along_the_sum(left, right):
+    for constant in (True, False):
+        x, w = random(left, 9, 48), random(right, 70, 48)
+        mod, args = product(x, w, constant, transposed=True)
+        check(mod, args, wide(x) @ wide(w).T)
+
+
+@pytest.mark.parametrize("left,right", [PAIRS[0], PAIRS[1], PAIRS[4]])
+@pytest.mark.parametrize("cpu", ["haswell", "x86-64-v4"])
+def test_machines_without_the_instructions(left, right, cpu):
+    if cpu == "x86-64-v4" and "avx512vl" not in open("/proc/cpuinfo").read():
+        pytest.skip("needs AVX-512")
+    x, w = random(left, 9, 64), random(right, 64, 70)
+    mod, args = product(x, w, True)
+    check(mod, args, wide(x) @ wide(w), target=f"llvm -mcpu={cpu}")
+
+
+def test_rows_known_at_run_time():
+    w = random("int8", 64, 96)
+    mod, _ = product(random("uint8", 1, 64), w, True, rows=relaxvm.tirx.Var("m", "int64"))
+    for m in (1, 5, 13):
+        x = random("uint8", m, 64)
+        check(mod, [x], wide(x) @ wide(w))
+
+
+@pytest.mark.parametrize("left,right,pads", [("uint8", "int8", 1), ("int8", "int8", 0)])
+def test_convolutions_of_bytes(left, right, pads):
+    x, w = random(left, 1, 9, 10, 8), random(right, 3, 3, 8, 20)
+    bb = relax.BlockBuilder()
+    var = relax.Var("x", relax.TensorType(x.shape, left))
+    with bb.function("main", [var]):
+        y = relax.op.nn.conv2d(
+            var, relax.const(w, right), padding=pads, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32"
+        )  # fmt: skip
+        bb.emit_func_output(bb.emit(y))
+    padded = np.pad(wide(x), ((0, 0), (pads, pads), (pads, pads), (0, 0)))
+    rows, columns = padded.shape[1] - 2, padded.shape[2] - 2
+    want = sum(
+        padded[:, i : i + rows, j : j + columns] @ wide(w)[i, j]
+        for i, j in itertools.product(range(3), range(3))
+    )
+    check(bb.get(), [x], want)
+
+
+@pytest.mark.parametrize("target,pairs", [(WITH_GROUPS, True), ("llvm -mcpu=haswell", False)])
+def test_groups_follow_the_machine(target, pairs):
+    text = {}
+    for left, right in (PAIRS[0], PAIRS[4]):
+        mod, _ = product(random(left, 12, 64), random(right, 64, 128), True)
+        text[left] = relaxvm.compile(
+            mod, target=target, stop_after="ScheduleTensorPrograms"
+        ).script()
+    assert ("fast_bfloat16_pairs" in text["bfloat16"]) == pairs
+    assert ("T.bitwise_and" in text["uint8"]) == pairs
