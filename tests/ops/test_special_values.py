@@ -106,3 +106,35 @@ def test_max_pool_keeps_nan() -> None:
 
 def test_clip_keeps_nan() -> None:
     np.testing.assert_array_equal(run("clip", FLOATS), np.clip(FLOATS, -1.5, 2.0))
+
+
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_floats_outside_the_range_of_integers(count):
+    """The nearest end of the range, 0 for NaN; narrow integers keep the low bits of an int32."""
+    edge = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        3e9,
+        -3e9,
+        2147483520,
+        2147483648,
+        -2147483904,
+        -128.9,
+        0.5,
+        1e20,
+    ]
+    values = np.tile(np.array(edge, "float32"), 4)
+    limits = np.iinfo("int32")
+    want = np.clip(np.trunc(np.nan_to_num(values.astype("f8"), nan=0)), limits.min, limits.max)
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((count,), "float32"))
+    with bb.function("main", [x]):
+        both = [bb.emit(relax.op.astype(x, t)) for t in ("int32", "int8")]
+        bb.emit_func_output(relax.Tuple(both))
+    main = relax.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())["main"]
+    for at in range(0, len(values) - count + 1, count):
+        wide, narrow = (t.numpy() for t in main(relaxvm.runtime.tensor(values[at : at + count])))
+        part = want[at : at + count].astype("int32")
+        np.testing.assert_array_equal(wide, part)
+        np.testing.assert_array_equal(narrow, part.astype("int8"))

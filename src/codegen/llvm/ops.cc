@@ -5,6 +5,8 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
+#include <cmath>
+
 #include "codegen/llvm/math.h"
 #include "support/error.h"
 
@@ -299,9 +301,28 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
 
 // Rounds towards zero.  Outside the range: 32- and 64-bit integers saturate; smaller ones and
 // uint32 keep the low bits of the wider integer, as C compilers do.  A NaN gives 0.
+namespace {
+
+// fptosi_sat, which LLVM would take lane by lane: the nearest end of the range, 0 for NaN.
+Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
+  const unsigned bits = result->getScalarSizeInBits();
+  const double end = std::ldexp(1.0, static_cast<int>(bits) - 1);
+  Value* above = b.CreateFCmpOGE(v, llvm::ConstantFP::get(v->getType(), end));
+  Value* below = b.CreateFCmpOLT(v, llvm::ConstantFP::get(v->getType(), -end));
+  Value* outside = b.CreateOr(b.CreateOr(above, below), b.CreateFCmpUNO(v, v));
+  Value* inside = b.CreateSelect(outside, Constant::getNullValue(v->getType()), v);
+  auto limit = [&](const llvm::APInt& value) { return llvm::ConstantInt::get(result, value); };
+  Value* whole = b.CreateFPToSI(inside, result);
+  whole = b.CreateSelect(above, limit(llvm::APInt::getSignedMaxValue(bits)), whole);
+  return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
+}
+
+}  // namespace
+
 Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
   llvm::Type* type = RegisterType(to);
-  auto saturate = [&](Intrinsics::ID id, llvm::Type* result) {
+  auto saturate = [&](Intrinsics::ID id, llvm::Type* result) -> Value* {
+    if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);
     return b_.CreateIntrinsic(id, {result, v->getType()}, {v});
   };
   if (to.bits < 32) {

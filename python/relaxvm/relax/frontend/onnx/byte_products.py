@@ -13,7 +13,7 @@ import numpy as np
 from relaxvm import relax
 from relaxvm.relax import op
 
-from .graph import Graph
+from .graph import Dequantized, Graph
 
 _BYTES = ("int8", "uint8")
 
@@ -58,6 +58,32 @@ def finish_conv(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
     sums = g.emit(op.sum(op.astype(weight, "int32"), axis=list(range(1, n)), keepdims=False))
     sums = op.reshape(sums, [1, g.shape(weight)[0], *[1] * (n - 2)])
     return g.emit(op.subtract(y, op.multiply(sums, x_zero)))
+
+
+def worth_it(g: Graph, x: Dequantized, weight: Dequantized) -> bool:
+    """Have a dequantized tensor and a dequantized weight a product of bytes?"""
+    if g.dtype(weight.values) != "int8" and known(weight.values) is None:
+        return False
+    if not is_single(g, x.scale) or not is_single(g, x.zero):
+        return False
+    return g.dtype(x.scale) == g.dtype(weight.scale) == "float32"
+
+
+def scales_are(g: Graph, weight: Dequantized, axis: int) -> bool:
+    """Has the weight one scale, or one for each index of `axis`?"""
+    return is_single(g, weight.scale) or weight.axis % g.rank(weight.values) == axis
+
+
+def scaled(g: Graph, y: Any, x_scale: Any, w_scale: Any, axis: int) -> Any:
+    """The int32 result as float32, with one scale or one for each index of `axis`."""
+    if g.rank(w_scale) == 1 and g.shape(w_scale) != [1]:
+        shape = [1] * g.rank(y)
+        shape[axis] = g.shape(w_scale)[0]
+        w_scale = op.reshape(w_scale, shape)
+    else:
+        w_scale = op.reshape(w_scale, [])
+    scale = g.emit(op.multiply(op.reshape(x_scale, []), w_scale))
+    return g.emit(op.multiply(op.astype(y, "float32"), scale))
 
 
 def known(value: Any) -> np.ndarray | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,16 @@ from .symbolic import real_parts
 from .values import ItemSequence, Known, Sequence, Tensor, Value
 
 
+@dataclasses.dataclass
+class Dequantized:
+    """(values - zero) * scale: what a real tensor was made of."""
+
+    values: Any
+    scale: Any
+    zero: Any  # or None
+    axis: int  # of several scales
+
+
 class Graph:
     """The graph being imported.  Its `node` is the one whose importer runs."""
 
@@ -35,6 +46,7 @@ class Graph:
         self.walk: Callable[[Any], None]  # imports the nodes of a subgraph; set by the importer
         self._emitted_known: list[Known] = []
         self.narrow: dict[str, int] = {}  # values whose elements are smaller than a byte
+        self.dequantized: dict[str, Dequantized] = {}
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
 
@@ -77,6 +89,14 @@ class Graph:
         return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     # ---- emitting
+
+    def note_dequantized(self, what: Dequantized) -> None:
+        """Remembers what the node's first output was made of."""
+        self.dequantized[self.node.output[0]] = what
+
+    def dequantized_input(self, i: int) -> Dequantized | None:
+        """What the node's input `i` is made of, when DequantizeLinear gave it."""
+        return self.dequantized.get(self.node.input[i])
 
     def emit(self, expr: Any, hint: str = "") -> Any:
         """Binds `expr` to a variable, whose type is known after this."""

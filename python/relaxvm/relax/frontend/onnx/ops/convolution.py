@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from relaxvm.relax import op
 
+from .. import byte_products
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant, same_padding
@@ -29,8 +30,36 @@ def conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
-    y = convolved(g, x, weight, (auto_pad, dilations, group, kernel_shape, pads, strides))
+    geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
+    y = _conv_of_quantized(g, geometry)
+    if y is None:
+        y = convolved(g, x, weight, geometry)
     return add_bias(g, g.emit(y), bias)
+
+
+def _conv_of_quantized(g, geometry):
+    """The convolution of dequantized tensors by way of the integers.  None: of another form."""
+    x, weight = g.dequantized_input(0), g.dequantized_input(1)
+    if x is None or weight is None or not byte_products.worth_it(g, x, weight):
+        return None
+    channels, group = g.shape(weight.values)[1], geometry[2]
+    if group != 1 or not byte_products.scales_are(g, weight, 0) or channels % 4:
+        return None
+    y = conv_of_bytes(g, x.values, weight.values, x.zero, weight.zero, geometry)
+    return None if y is None else byte_products.scaled(g, y, x.scale, weight.scale, 1)
+
+
+def conv_of_bytes(g, x, weight, x_zero, w_zero, geometry):
+    """The convolution of the integers less their zero points, as int32.  None: of another form."""
+    small = byte_products.weight_of_conv(g, x, weight, w_zero)
+    if small is None or not byte_products.is_single(g, x_zero):
+        return None
+    around = 0
+    if x_zero is not None:
+        value = byte_products.known(x_zero)
+        around = g.emit(op.reshape(x_zero, [])) if value is None else int(value.reshape(()))
+    y = g.emit(convolved(g, x, small, geometry, around, "int32"))
+    return byte_products.finish_conv(g, y, small, x_zero)
 
 
 def convolved(g, x, weight, geometry, pad_value=0.0, out_dtype=None):

@@ -12,7 +12,25 @@ from ..registry import Expr, onnx_op
 
 @onnx_op("MatMul", since=1)
 def matmul(g: Graph, a: Expr, b: Expr) -> Expr:
-    return op.matmul(*inner_agree(g, a, b))
+    y = _product_of_quantized(g, False)
+    return op.matmul(*inner_agree(g, a, b)) if y is None else y
+
+
+def _product_of_quantized(g: Graph, transposed: bool) -> Expr | None:
+    """The product of dequantized tensors by way of the integers.  None: of another form."""
+    a, b = g.dequantized_input(0), g.dequantized_input(1)
+    if a is None or b is None or not byte_products.worth_it(g, a, b):
+        return None
+    rank = g.rank(b.values)
+    if rank != 2 or not byte_products.scales_are(g, b, 0 if transposed else 1):
+        return None
+    right = g.emit(op.permute_dims(b.values, [1, 0])) if transposed else b.values
+    depth = g.shape(right)[0]
+    if not isinstance(depth, int) or depth % 4:
+        return None
+    left, right = inner_agree(g, a.values, right)
+    y = byte_products.matmul(g, g.emit(left), g.emit(right), a.zero, b.zero)
+    return None if y is None else byte_products.scaled(g, y, a.scale, b.scale, g.rank(y) - 1)
 
 
 def inner_agree(g: Graph, a: Expr, b: Expr) -> list:
@@ -47,9 +65,11 @@ def gemm(
     transA: int = 0,  # noqa: N803: ONNX's name
     transB: int = 0,
 ) -> Expr:
-    a = g.emit(op.permute_dims(a, [1, 0])) if transA else a
-    b = g.emit(op.permute_dims(b, [1, 0])) if transB else b
-    y = g.emit(op.matmul(*inner_agree(g, a, b)))
+    y = None if transA or g.node.op_type != "Gemm" else _product_of_quantized(g, bool(transB))
+    if y is None:
+        left = g.emit(op.permute_dims(a, [1, 0])) if transA else a
+        right = g.emit(op.permute_dims(b, [1, 0])) if transB else b
+        y = g.emit(op.matmul(*inner_agree(g, left, right)))
     if alpha != 1.0:
         y = op.multiply(y, g.scalar(alpha, a))
     if c is None or beta == 0.0:

@@ -10,9 +10,9 @@ from relaxvm.relax import op
 from .. import byte_products
 from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
-from ..graph import Graph
+from ..graph import Dequantized, Graph
 from ..registry import Expr, onnx_op
-from .convolution import add_bias, convolved
+from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer
 
 
@@ -92,6 +92,8 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Expr:
     y = dequantized(g, x, scale, zero, axis, block_size)
+    if not block_size and not output_dtype and g.node.op_type == "DequantizeLinear":
+        g.note_dequantized(Dequantized(x, scale, zero, axis))
     return _as(g, y, carrier(output_dtype)) if output_dtype else y
 
 
@@ -161,16 +163,11 @@ def conv_integer(
 
 def integer_conv(g, x, weight, x_zero, w_zero, geometry):
     """The convolution of the integers less their zero points, as int32."""
-    small = byte_products.weight_of_conv(g, x, weight, w_zero)
-    if small is None or not byte_products.is_single(g, x_zero):
-        x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
-        return g.emit(convolved(g, x, weight, geometry))
-    around = 0
-    if x_zero is not None:
-        value = byte_products.known(x_zero)
-        around = g.emit(op.reshape(x_zero, [])) if value is None else int(value.reshape(()))
-    y = g.emit(convolved(g, x, small, geometry, around, "int32"))
-    return byte_products.finish_conv(g, y, small, x_zero)
+    y = conv_of_bytes(g, x, weight, x_zero, w_zero, geometry)
+    if y is not None:
+        return y
+    x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
+    return g.emit(convolved(g, x, weight, geometry))
 
 
 def _centred(g, x, zero, axis):
