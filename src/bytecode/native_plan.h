@@ -17,8 +17,9 @@ enum class NativeOpKind : uint8_t {
   kCallKernel,   // a tensor program of the same kernel set: tensors, then scalars
   kCallNative,   // a compiled function
   kTailCallNative,
-  kCallAny,  // through the VM: functions that stay bytecode; every call of a watched plan
-  kInvoke,   // the function that args[0] holds
+  kWatchedTailCall,  // the same in a watched plan: the instrument is asked, and told at the end
+  kCallAny,          // through the VM: functions that stay bytecode; every call of a watched plan
+  kInvoke,           // the function that args[0] holds
   kMakeFunc,
   kNull,
   kCopy,

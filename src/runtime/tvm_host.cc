@@ -101,7 +101,7 @@ int FreeWorkspace(int, int, void* data) {
 }
 
 template <typename Function>
-void* Address(Function* function) {
+void* AddressOf(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
@@ -115,14 +115,14 @@ void FillTvmSlots(const SharedLibrary& library, void* module) {
   };
   const Row rows[] = {
       {"__TVMBackendParallelLaunch",
-       has_barriers ? Address(SerialLaunch) : Address(ParallelLaunch)},
-      {"__TVMBackendParallelBarrier", Address(BarrierOfOneTask)},
-      {"__TVMBackendAllocWorkspace", Address(AllocWorkspace)},
-      {"__TVMBackendFreeWorkspace", Address(FreeWorkspace)},
-      {"__TVMFFIEnvModLookupFromImports", Address(TVMFFIEnvModLookupFromImports)},
-      {"__TVMFFIErrorSetRaisedFromCStr", Address(TVMFFIErrorSetRaisedFromCStr)},
-      {"__TVMFFIFunctionCall", Address(TVMFFIFunctionCall)},
-      {"__TVMFFIHandleInitOnce", Address(TVMFFIHandleInitOnce)},
+       has_barriers ? AddressOf(SerialLaunch) : AddressOf(ParallelLaunch)},
+      {"__TVMBackendParallelBarrier", AddressOf(BarrierOfOneTask)},
+      {"__TVMBackendAllocWorkspace", AddressOf(AllocWorkspace)},
+      {"__TVMBackendFreeWorkspace", AddressOf(FreeWorkspace)},
+      {"__TVMFFIEnvModLookupFromImports", AddressOf(TVMFFIEnvModLookupFromImports)},
+      {"__TVMFFIErrorSetRaisedFromCStr", AddressOf(TVMFFIErrorSetRaisedFromCStr)},
+      {"__TVMFFIFunctionCall", AddressOf(TVMFFIFunctionCall)},
+      {"__TVMFFIHandleInitOnce", AddressOf(TVMFFIHandleInitOnce)},
       {"__tvm_ffi__library_ctx", module},
   };
   for (const Row& row : rows) {

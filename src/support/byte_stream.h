@@ -97,10 +97,8 @@ class ByteReader {
   template <typename T>
   std::vector<T> ReadVector(const char* field) {
     uint64_t count = ReadCount(sizeof(T), field);
-    std::vector<T> values(count);
-    if (count > 0)
-      std::memcpy(values.data(), Take(count * sizeof(T), field).data(), count * sizeof(T));
-    return values;
+    auto* first = reinterpret_cast<const Unaligned<T>*>(Take(count * sizeof(T), field).data());
+    return std::vector<T>(first, first + count);
   }
   [[noreturn]] void Damaged(const char* field, const std::string& reason) const {
     Fail(ErrorKind::kValueError, what_, " is damaged at byte ", position_, ": ", field, reason,
@@ -108,6 +106,13 @@ class ByteReader {
   }
 
  private:
+  // A value anywhere in the bytes; a vector of them is filled without being zeroed first.
+  template <typename T>
+  struct __attribute__((packed, may_alias)) Unaligned {
+    T value;
+    operator T() const { return value; }  // NOLINT: as if it were one
+  };
+
   std::string_view bytes_;
   std::string what_;
   size_t position_ = 0;

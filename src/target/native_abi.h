@@ -12,7 +12,7 @@ namespace relaxvm {
 
 // `params` of a kernel table's row that is a compiled function; the digit is the version of this
 // file.
-inline constexpr const char* kNativeParams = "c1";
+inline constexpr const char* kNativeParams = "c2";
 // The row of the same function with every call made through RelaxvmNativeEnv::call, for
 // instruments.
 inline constexpr const char* kWatchedSuffix = "__watched";
@@ -85,6 +85,9 @@ struct RelaxvmNativeEnv {
   void (*unwind)(RelaxvmNativeContext*, const RelaxvmNativeEnv*, TVMFFIAny* regs,
                  RelaxvmLiveTable table, uint32_t at, uint32_t except, uint32_t failed);
   const void* program;  // 128: the VM's own
+  // 136: before a watched call that replaces its frame.  0: make it, 1: give None instead, -1.
+  int (*before_tail_call)(RelaxvmNativeContext*, const RelaxvmNativeEnv*, uint32_t func,
+                          const TVMFFIAny* args, int32_t num_args);
 };
 }  // extern "C"
 

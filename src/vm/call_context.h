@@ -13,6 +13,8 @@
 
 namespace relaxvm::vm {
 
+struct TailChain;
+
 struct CallContext : RelaxvmNativeContext {
   VirtualMachine* vm = nullptr;  // of the innermost running call; null outside
   int32_t c_depth = 0;           // VM calls nested through foreign functions
@@ -22,6 +24,7 @@ struct CallContext : RelaxvmNativeContext {
   bool is_main_thread = false;
   int64_t deadline_ns = 0;  // 0: none
   runtime::KernelHost kernel_host;
+  TailChain* tail_chain = nullptr;  // of the innermost call of a watched function
   Slot* base = nullptr;
   int64_t stack_bytes = 0;     // of the register stack that may be used
   int64_t reserved_bytes = 0;  // address space behind it

@@ -501,6 +501,14 @@ bool TakeArgument(const Slot* arg, Slot* to) {
 
 }  // namespace
 
+int RunFunction(CallContext* c, const Function* function, Slot* frame, Slot* result) {
+  if (LIKELY(!function->is_compiled())) return Run(c, function->entry, frame, result, nullptr);
+  if (function->native != nullptr) return RunNative(c, function, frame, result);
+  int code = RunCompiled(c, function, frame, result);
+  for (uint32_t i = 0; i < function->num_params; ++i) Drop(Load(&frame[i]));
+  return code;
+}
+
 int Invoke(const Function* function, std::span<const Slot> args, std::span<const Slot> captured,
            Slot* result) {
   CallContext* c = CallContext::Current();
@@ -536,15 +544,8 @@ int Invoke(const Function* function, std::span<const Slot> args, std::span<const
   if (c->c_depth == 1) c->StartDeadline();
   *LinkOf(frame) = {nullptr, nullptr};
   c->top = frame + function->num_slots;
-  int code;
-  if (LIKELY(!function->is_compiled())) {
-    code = Run(c, function->entry, frame, result, nullptr);
-  } else if (function->native != nullptr) {
-    code = RunNative(c, function, frame, result);
-  } else {
-    code = RunCompiled(c, function, frame, result);
-    for (uint32_t i = 0; i < function->num_params; ++i) Drop(Load(&frame[i]));
-  }
+  int code = LIKELY(!function->program->is_instrumented) ? RunFunction(c, function, frame, result)
+                                                         : RunWatched(c, function, frame, result);
   c->c_depth -= 1;
   c->vm = saved_vm;
   c->kernel.num_threads = saved_threads;

@@ -18,4 +18,7 @@ const void* const* HandlerTable();
 int Invoke(const Function* function, std::span<const Slot> args, std::span<const Slot> captured,
            Slot* result);
 
+// The second half of Invoke: the frame owns the arguments and belongs to the function from here on.
+int RunFunction(CallContext* context, const Function* function, Slot* frame, Slot* result);
+
 }  // namespace relaxvm::vm

@@ -25,7 +25,14 @@ uint32_t Defined(const LowInsn& insn) {
 
 class Analysis {
  public:
-  explicit Analysis(LowFunction* function) : fn_(*function), insns_(function->insns) {}
+  Analysis(LowFunction* function, LoadScratch* scratch)
+      : fn_(*function),
+        insns_(function->insns),
+        scratch_(*scratch),
+        block_of_(scratch->block_of),
+        live_end_(scratch->live_end),
+        first_(scratch->first),
+        last_(scratch->last) {}
 
   Liveness Run() {
     MakeBlocks();
@@ -49,10 +56,11 @@ class Analysis {
   // Blocks of reachable code, in order.
   void MakeBlocks() {
     size_t n = insns_.size();
-    std::vector<bool>& reachable = result_.is_reachable;
+    std::vector<uint8_t>& reachable = result_.is_reachable;
     reachable.assign(n, false);
     std::vector<uint32_t> work = {0};
-    std::vector<bool> is_leader(n + 1, false);
+    std::vector<uint8_t>& is_leader = scratch_.is_leader;
+    is_leader.assign(n + 1, false);
     is_leader[0] = true;
     while (!work.empty()) {
       uint32_t at = work.back();
@@ -89,20 +97,28 @@ class Analysis {
     }
   }
 
-  // Registers that some block reads before it writes them.
+  // Registers that some block reads before it writes them, and where.
   void FindGlobals() {
     global_.assign(fn_.num_registers, kNone);
-    std::vector<uint32_t> written_in(fn_.num_registers, kNone);
+    // The block that wrote the register, or read it first.
+    std::vector<uint32_t>& seen_in = scratch_.seen_in;
+    seen_in.assign(fn_.num_registers, kNone);
     for (uint32_t b = 0; b < blocks_.size(); ++b) {
       for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
         const LowInsn& insn = insns_[i];
+        const LowOperand* args = fn_.args(insn);
         for (uint32_t k = 0; k < insn.num_args; ++k) {
-          const LowOperand& arg = fn_.args(insn)[k];
-          if (arg.is_const || written_in[arg.index] == b || global_[arg.index] != kNone) continue;
-          global_[arg.index] = static_cast<uint32_t>(globals_.size());
-          globals_.push_back(arg.index);
+          const LowOperand& arg = args[k];
+          if (arg.is_const || seen_in[arg.index] == b) continue;
+          seen_in[arg.index] = b;
+          uint32_t& global = global_[arg.index];
+          if (global == kNone) {
+            global = static_cast<uint32_t>(globals_.size());
+            globals_.push_back(arg.index);
+          }
+          first_reads_.push_back({b, global});
         }
-        if (Defined(insn) != kNone) written_in[Defined(insn)] = b;
+        if (Defined(insn) != kNone) seen_in[Defined(insn)] = b;
       }
     }
     num_words_ = (globals_.size() + 63) / 64;
@@ -121,22 +137,17 @@ class Analysis {
   // in = use | (out & ~def), out = union of in over successors
   void Solve() {
     size_t size = blocks_.size() * num_words_;
-    std::vector<Word> def(size, 0);
     in_.assign(size, 0);
+    for (auto [block, global] : first_reads_)
+      in_[block * num_words_ + global / 64] |= Word{1} << (global % 64);
+    if (blocks_.size() == 1 && blocks_[0].successors[0] == kNone) return;
+    std::vector<Word> def(size, 0);
     std::vector<std::vector<uint32_t>> predecessors(blocks_.size());
     for (uint32_t b = 0; b < blocks_.size(); ++b) {
-      for (uint32_t i = blocks_[b].end; i-- > blocks_[b].begin;) {
-        const LowInsn& insn = insns_[i];
-        if (uint32_t reg = Defined(insn); reg != kNone && global_[reg] != kNone) {
-          size_t word = b * num_words_ + global_[reg] / 64;
-          def[word] |= Word{1} << (global_[reg] % 64);
-          in_[word] &= ~(Word{1} << (global_[reg] % 64));
-        }
-        for (uint32_t k = 0; k < insn.num_args; ++k) {
-          const LowOperand& arg = fn_.args(insn)[k];
-          if (arg.is_const || global_[arg.index] == kNone) continue;
-          in_[b * num_words_ + global_[arg.index] / 64] |= Word{1} << (global_[arg.index] % 64);
-        }
+      for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
+        uint32_t reg = Defined(insns_[i]);
+        if (reg == kNone || global_[reg] == kNone) continue;
+        def[b * num_words_ + global_[reg] / 64] |= Word{1} << (global_[reg] % 64);
       }
       for (uint32_t s : blocks_[b].successors) {
         if (s != kNone) predecessors[s].push_back(b);
@@ -182,13 +193,8 @@ class Analysis {
 
   // Marks last uses and dead results, and records where each register is live.
   void ScanBlock(uint32_t b) {
-    std::vector<uint32_t> touched;
-    auto begin_range = [&](uint32_t reg, uint32_t end) {
-      live_end_[reg] = end;
-      touched.push_back(reg);
-    };
     for (size_t w = 0; w < num_words_; ++w) {
-      ForEachBit(Out(b, w), w, [&](uint32_t g) { begin_range(globals_[g], blocks_[b].end); });
+      ForEachBit(Out(b, w), w, [&](uint32_t g) { live_end_[globals_[g]] = blocks_[b].end; });
     }
     for (uint32_t i = blocks_[b].end; i-- > blocks_[b].begin;) {
       LowInsn& insn = insns_[i];
@@ -201,17 +207,21 @@ class Analysis {
           live_end_[reg] = kNone;
         }
       }
+      LowOperand* args = fn_.args(insn);
       for (uint32_t k = insn.num_args; k-- > 0;) {
-        LowOperand& arg = fn_.args(insn)[k];
+        LowOperand& arg = args[k];
         if (arg.is_const || live_end_[arg.index] != kNone) continue;
         arg.is_last_use = true;
-        begin_range(arg.index, i + 1);
+        live_end_[arg.index] = i + 1;
       }
     }
-    for (uint32_t reg : touched) {
-      if (live_end_[reg] == kNone) continue;
-      AddRange(reg, blocks_[b].begin, live_end_[reg]);
-      live_end_[reg] = kNone;
+    // What is alive here came from another block, or was never written.
+    for (size_t w = 0; w < num_words_; ++w) {
+      ForEachBit(in_[b * num_words_ + w], w, [&](uint32_t g) {
+        uint32_t& end = live_end_[globals_[g]];
+        AddRange(globals_[g], blocks_[b].begin, end);
+        end = kNone;
+      });
     }
   }
 
@@ -271,7 +281,8 @@ class Analysis {
   void AssignSlots() {
     uint32_t num_params = static_cast<uint32_t>(fn_.info->num_args);
     result_.slot.assign(fn_.num_registers, 0);
-    std::vector<uint32_t> order;
+    std::vector<uint32_t>& order = scratch_.order;
+    order.clear();
     for (uint32_t reg = 0; reg < fn_.num_registers; ++reg) {
       if (reg < num_params) {
         result_.slot[reg] = reg;
@@ -285,26 +296,33 @@ class Analysis {
     // Registers are numbered as the code mentions them, so straight code is in order already.
     if (!std::is_sorted(order.begin(), order.end(), is_before))
       std::stable_sort(order.begin(), order.end(), is_before);
-    using Entry = std::pair<uint32_t, uint32_t>;  // end, slot
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> active;
-    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_slots;
-    for (uint32_t reg = 0; reg < num_params; ++reg) {
+    // Registers that end at a position, as linked lists; the slot that was freed last is the next.
+    std::vector<uint32_t>&ending_at = scratch_.ending_at, &next = scratch_.next;
+    ending_at.assign(2 * insns_.size(), kNone);
+    next.resize(std::max<size_t>(next.size(), fn_.num_registers));  // written before it is read
+    auto ends = [&](uint32_t reg) {
+      next[reg] = ending_at[last_[reg]];
+      ending_at[last_[reg]] = reg;
+    };
+    std::vector<uint32_t> free_slots;
+    for (uint32_t reg = num_params; reg-- > 0;) {
       if (first_[reg] == kNone) {
-        free_slots.push(reg);
+        free_slots.push_back(reg);
       } else {
-        active.push({last_[reg], reg});
+        ends(reg);
       }
     }
     result_.num_slots = num_params;
+    uint32_t position = 0;
     for (uint32_t reg : order) {
-      while (!active.empty() && active.top().first < first_[reg]) {
-        free_slots.push(active.top().second);
-        active.pop();
+      for (; position < first_[reg]; ++position) {
+        for (uint32_t r = ending_at[position]; r != kNone; r = next[r])
+          free_slots.push_back(result_.slot[r]);
       }
-      if (free_slots.empty()) free_slots.push(result_.num_slots++);
-      result_.slot[reg] = free_slots.top();
-      free_slots.pop();
-      active.push({last_[reg], result_.slot[reg]});
+      if (free_slots.empty()) free_slots.push_back(result_.num_slots++);
+      result_.slot[reg] = free_slots.back();
+      free_slots.pop_back();
+      ends(reg);
     }
     for (LiveRange& range : ranges_) range.slot = result_.slot[range.slot];
     result_.live_ranges = std::move(ranges_);
@@ -312,19 +330,23 @@ class Analysis {
 
   LowFunction& fn_;
   std::vector<LowInsn>& insns_;
+  LoadScratch& scratch_;
   Liveness result_;
   std::vector<Block> blocks_;
-  std::vector<uint32_t> block_of_;
-  std::vector<uint32_t> global_;   // register -> bit, or kNone
-  std::vector<uint32_t> globals_;  // bit -> register
+  std::vector<uint32_t>& block_of_;
+  std::vector<uint32_t> global_;                            // register -> bit, or kNone
+  std::vector<uint32_t> globals_;                           // bit -> register
+  std::vector<std::pair<uint32_t, uint32_t>> first_reads_;  // block, bit
   size_t num_words_ = 0;
   std::vector<Word> in_;
-  std::vector<uint32_t> live_end_, first_, last_;  // by register
-  std::vector<LiveRange> ranges_;                  // `slot` is a register
+  std::vector<uint32_t>&live_end_, &first_, &last_;  // by register
+  std::vector<LiveRange> ranges_;                    // `slot` is a register
 };
 
 }  // namespace
 
-Liveness ComputeLiveness(LowFunction* function) { return Analysis(function).Run(); }
+Liveness ComputeLiveness(LowFunction* function, LoadScratch* scratch) {
+  return Analysis(function, scratch).Run();
+}
 
 }  // namespace relaxvm::vm

@@ -13,9 +13,9 @@
 namespace relaxvm::vm {
 
 struct Liveness {
-  std::vector<bool> is_reachable;    // by LowInsn
-  std::vector<bool> is_result_dead;  // by LowInsn with a dst: nothing reads the result
-  std::vector<uint32_t> slot;        // by register: place in the frame
+  std::vector<uint8_t> is_reachable;    // by LowInsn
+  std::vector<uint8_t> is_result_dead;  // by LowInsn with a dst: nothing reads the result
+  std::vector<uint32_t> slot;           // by register: place in the frame
   uint32_t num_slots = 0;
   std::vector<uint32_t> entry_drops;  // parameters that nothing reads
   std::vector<uint32_t>
@@ -31,6 +31,6 @@ struct Liveness {
 
 // Also sets is_last_use of the operands.  Throws ValueError when the tables would exceed a fixed
 // multiple of the code.
-Liveness ComputeLiveness(LowFunction* function);
+Liveness ComputeLiveness(LowFunction* function, LoadScratch* scratch);
 
 }  // namespace relaxvm::vm

@@ -3,6 +3,7 @@
 #include "vm/loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "support/error.h"
@@ -24,32 +25,38 @@ constexpr uint32_t kSlotBytes = sizeof(Slot);
 // Writes the instructions of one function.
 class Emitter {
  public:
-  Emitter(LowFunction low, Liveness live, const std::vector<Binding>& bindings, Function* out)
-      : low_(std::move(low)), live_(std::move(live)), bindings_(bindings), out_(*out) {}
+  Emitter(const LowFunction& low, Liveness live, const std::vector<Binding>& bindings,
+          LoadScratch* scratch, Function* out)
+      : low_(low),
+        live_(std::move(live)),
+        bindings_(bindings),
+        out_(*out),
+        start_of_(scratch->start_of) {}
 
   void Run() {
     out_.num_slots = live_.num_slots;
     out_.max_scratch = 1;
     EmitEntry();
     start_of_.assign(low_.insns.size(), UINT32_MAX);
-    units_.reserve(low_.insns.size() * 5 + low_.operands.size());
+    Reserve(low_.insns.size() * 5 + low_.operands.size());
     auto drops = live_.edge_drops.begin();
     for (uint32_t i = 0; i < low_.insns.size(); ++i) {
       if (!live_.is_reachable[i]) continue;
-      start_of_[i] = static_cast<uint32_t>(units_.size());
+      start_of_[i] = num_units_;
       while (drops != live_.edge_drops.end() && drops->insn < i) ++drops;
       const Liveness::EdgeDrops* edge =
           drops != live_.edge_drops.end() && drops->insn == i ? &*drops : nullptr;
       EmitInsn(i, edge);
     }
     for (const Stub& stub : stubs_) {
-      SetJump(stub.from, static_cast<uint32_t>(units_.size()));
-      Append(Op::kDrop, 0, {}, Slots(*stub.drops), {}, low_.insns[stub.target].source);
-      fixups_.push_back({Append(Op::kGoto, 0, {}, {}, {}, 0), stub.target});
+      SetJump(stub.from, num_units_);
+      AppendDrop(*stub.drops, low_.insns[stub.target].source);
+      fixups_.push_back({Append(Op::kGoto, 0, 0, 0, 0, 0), stub.target});
     }
     for (const Fixup& fixup : fixups_) SetJump(fixup.at, start_of_[fixup.target]);
     out_.code = std::move(units_);
-    out_.entry = reinterpret_cast<const Insn*>(out_.code.data());
+    out_.num_units = num_units_;
+    out_.entry = reinterpret_cast<const Insn*>(out_.code.get());
     out_.live_ranges = std::move(live_.live_ranges);
     out_.source_index.reserve(low_.insns.size());
     for (const LowInsn& insn : low_.insns) {
@@ -66,13 +73,6 @@ class Emitter {
     uint32_t at, target;
   };
 
-  std::vector<uint32_t> Slots(const std::vector<uint32_t>& registers) const {
-    std::vector<uint32_t> slots;
-    slots.reserve(registers.size());
-    for (uint32_t reg : registers) slots.push_back(live_.slot[reg]);
-    return slots;
-  }
-
   Insn* At(uint32_t unit) { return reinterpret_cast<Insn*>(&units_[unit]); }
 
   void SetJump(uint32_t from, uint32_t to) {
@@ -81,43 +81,57 @@ class Emitter {
   }
 
   void EmitEntry() {
-    if (!live_.entry_drops.empty()) Append(Op::kDrop, 0, {}, Slots(live_.entry_drops), {}, 0);
-    for (uint32_t reg : live_.entry_nulls) Append(Op::kNull, live_.slot[reg], {}, {}, {}, 0);
+    if (!live_.entry_drops.empty()) AppendDrop(live_.entry_drops, 0);
+    for (uint32_t reg : live_.entry_nulls) Append(Op::kNull, live_.slot[reg], 0, 0, 0, 0);
   }
 
-  // Appends an instruction; `words` of constants hold their place among `constants`.  Returns where
-  // it starts.
-  uint32_t Append(Op op, uint32_t dst_slot, const std::vector<uint32_t>& words,
-                  const std::vector<uint32_t>& drop_slots, const std::vector<Slot>& constants,
-                  uint32_t index) {
-    size_t header = sizeof(Insn) + 4 * (words.size() + drop_slots.size());
-    header = (header + 15) / 16 * 16;
-    size_t length = header + constants.size() * kSlotBytes;
-    if (units_.size() + length / 16 > UINT32_MAX / 32) {
+  void Reserve(size_t num_units) {
+    if (num_units > UINT32_MAX / 32) {
       Fail(ErrorKind::kValueError, "function ", low_.info->name,
            " is too large; split it into functions");
     }
-    uint32_t start = static_cast<uint32_t>(units_.size());
-    units_.resize(units_.size() + length / 16);
+    auto larger = std::make_unique_for_overwrite<Function::Unit[]>(num_units);
+    std::copy(units_.get(), units_.get() + num_units_, larger.get());
+    units_ = std::move(larger);
+    capacity_ = num_units;
+  }
+
+  // Appends an instruction; the caller fills in its argument words, drops and constants.  Returns
+  // where it starts.
+  uint32_t Append(Op op, uint32_t dst_slot, size_t num_args, size_t num_drops, size_t num_constants,
+                  uint32_t index) {
+    const size_t header = HeaderBytes(num_args, num_drops);
+    const size_t length = header + num_constants * kSlotBytes;
+    if (capacity_ - num_units_ < length / 16)
+      Reserve(std::max<size_t>(2 * capacity_, num_units_ + length / 16));
+    const uint32_t start = num_units_;
+    num_units_ += static_cast<uint32_t>(length / 16);
     Insn* insn = At(start);
     insn->handler = handlers_[static_cast<size_t>(op)];
+    insn->safe_call = nullptr;
+    insn->self = nullptr;
     insn->dst = dst_slot * kSlotBytes;
-    insn->num_args = static_cast<uint32_t>(words.size());
-    insn->num_drops = static_cast<uint32_t>(drop_slots.size());
+    insn->num_args = static_cast<uint32_t>(num_args);
+    insn->num_drops = static_cast<uint32_t>(num_drops);
     insn->length = static_cast<uint32_t>(length);
+    insn->flags = 0;
     insn->index = index;
-    for (size_t i = 0; i < words.size(); ++i) {
-      bool is_const = words[i] & kArgConst;
-      insn->words[i] = is_const ? words[i] + static_cast<uint32_t>(header) : words[i];
-    }
-    for (size_t i = 0; i < drop_slots.size(); ++i)
-      insn->words[words.size() + i] = drop_slots[i] * kSlotBytes;
-    if (!constants.empty()) {
-      std::memcpy(reinterpret_cast<char*>(insn) + header, constants.data(),
-                  constants.size() * kSlotBytes);
-    }
+    insn->aux = 0;
+    insn->func_index = 0;
     last_start_ = start;
-    out_.max_scratch = std::max(out_.max_scratch, static_cast<uint32_t>(words.size()) + 1);
+    out_.max_scratch = std::max(out_.max_scratch, static_cast<uint32_t>(num_args) + 1);
+    return start;
+  }
+
+  static size_t HeaderBytes(size_t num_args, size_t num_drops) {
+    return (sizeof(Insn) + 4 * (num_args + num_drops) + 15) / 16 * 16;
+  }
+
+  // An instruction that only frees registers.
+  uint32_t AppendDrop(const std::vector<uint32_t>& registers, uint32_t index) {
+    uint32_t start = Append(Op::kDrop, 0, 0, registers.size(), 0, index);
+    for (size_t i = 0; i < registers.size(); ++i)
+      At(start)->words[i] = live_.slot[registers[i]] * kSlotBytes;
     return start;
   }
 
@@ -146,8 +160,7 @@ class Emitter {
         break;
       case Op::kCopy:
         if (is_dead) {
-          if (!args[0].is_const && args[0].is_last_use)
-            Append(Op::kDrop, 0, {}, {live_.slot[args[0].index]}, {}, i);
+          if (!args[0].is_const && args[0].is_last_use) AppendDrop({args[0].index}, i);
           return;
         }
         if (!args[0].is_const && args[0].is_last_use) op = Op::kMove;
@@ -168,7 +181,7 @@ class Emitter {
         EmitBranch(insn, edge);
         return;
       case Op::kGoto:
-      case Op::kGotoBack: fixups_.push_back({Append(op, 0, {}, {}, {}, i), insn.target}); return;
+      case Op::kGotoBack: fixups_.push_back({Append(op, 0, 0, 0, 0, i), insn.target}); return;
       default: break;
     }
     EmitCall(i, op, is_dead);
@@ -181,8 +194,7 @@ class Emitter {
     } else {
       fixups_.push_back({at, insn.target});
     }
-    if (edge != nullptr && !edge->on_true.empty())
-      Append(Op::kDrop, 0, {}, Slots(edge->on_true), {}, 0);
+    if (edge != nullptr && !edge->on_true.empty()) AppendDrop(edge->on_true, 0);
   }
 
   // read_if_cond followed by an If that is the only reader of its result.
@@ -213,28 +225,33 @@ class Emitter {
   void EmitCall(uint32_t i, Op op, bool is_dead) {
     const LowInsn& insn = low_.insns[i];
     const LowOperand* args = low_.args(insn);
-    bool moves = MovesArgs(op);
-    bool all_const = insn.num_args > 0;
-    words_.clear();
-    drops_.clear();
-    constants_.clear();
+    const bool moves = MovesArgs(op);
+    uint32_t num_constants = 0, num_drops = 0;
+    for (uint32_t k = 0; k < insn.num_args; ++k) {
+      num_constants += args[k].is_const;
+      num_drops += !args[k].is_const && args[k].is_last_use && !moves;
+    }
+    uint32_t dst_slot =
+        is_dead ? 0 : live_.slot[static_cast<uint32_t>(insn.dst < 0 ? 0 : insn.dst)];
+    Insn* out = At(Append(op, dst_slot, insn.num_args, num_drops, num_constants, i));
+    uint32_t* drop = out->words + insn.num_args;
+    auto constant_at = static_cast<uint32_t>(HeaderBytes(insn.num_args, num_drops));
     for (uint32_t k = 0; k < insn.num_args; ++k) {
       const LowOperand& arg = args[k];
       uint32_t flags = arg.is_float ? uint32_t{kArgFloat} : 0;
       if (arg.is_const) {
-        words_.push_back(static_cast<uint32_t>(constants_.size()) * kSlotBytes | kArgConst | flags);
-        constants_.push_back(low_.constants[arg.index]);
+        std::memcpy(reinterpret_cast<char*>(out) + constant_at, &low_.constants[arg.index],
+                    kSlotBytes);
+        out->words[k] = constant_at | kArgConst | flags;
+        constant_at += kSlotBytes;
         continue;
       }
-      all_const = false;
-      uint32_t slot = live_.slot[arg.index];
+      uint32_t slot = live_.slot[arg.index] * kSlotBytes;
       if (arg.is_last_use && moves) flags |= kArgMove;
-      if (arg.is_last_use && !moves) drops_.push_back(slot);
-      words_.push_back(slot * kSlotBytes | flags);
+      if (arg.is_last_use && !moves) *drop++ = slot;
+      out->words[k] = slot | flags;
     }
-    uint32_t dst_slot =
-        is_dead ? 0 : live_.slot[static_cast<uint32_t>(insn.dst < 0 ? 0 : insn.dst)];
-    Insn* out = At(Append(op, dst_slot, words_, drops_, constants_, i));
+    bool all_const = insn.num_args > 0 && num_constants == insn.num_args;
     if (is_dead) out->flags |= kDiscardResult;
     if (all_const) out->flags |= kAllConst;
     if (IsTail(op)) out->flags |= kTailFlag;
@@ -263,16 +280,16 @@ class Emitter {
     }
   }
 
-  LowFunction low_;
+  const LowFunction& low_;
   Liveness live_;
   const std::vector<Binding>& bindings_;
   Function& out_;
   const void* const* const handlers_ = HandlerTable();
-  std::vector<Function::Unit> units_;
-  std::vector<uint32_t> words_, drops_;  // of the instruction at hand
-  std::vector<Slot> constants_;
-  uint32_t last_start_ = 0;         // of the instruction at hand, in units
-  std::vector<uint32_t> start_of_;  // LowInsn -> unit
+  std::unique_ptr<Function::Unit[]> units_;
+  size_t capacity_ = 0;
+  uint32_t num_units_ = 0;
+  uint32_t last_start_ = 0;          // of the instruction at hand, in units
+  std::vector<uint32_t>& start_of_;  // LowInsn -> unit
   std::vector<Stub> stubs_;
   std::vector<Fixup> fixups_;
   std::vector<bool> jump_targets_;
@@ -361,6 +378,20 @@ class Binder {
   std::string missing_;
 };
 
+// The scratch memory of the program that was loaded last, unless that was a large one.
+constexpr size_t kMaxKeptBytes = size_t{1} << 20;
+std::atomic<LoadScratch*> g_kept_scratch{nullptr};
+
+std::unique_ptr<LoadScratch> TakeScratch() {
+  std::unique_ptr<LoadScratch> kept(g_kept_scratch.exchange(nullptr));
+  return kept != nullptr ? std::move(kept) : std::make_unique<LoadScratch>();
+}
+
+void KeepScratch(std::unique_ptr<LoadScratch> scratch) {
+  if (scratch->NumBytes() > kMaxKeptBytes) return;
+  delete g_kept_scratch.exchange(scratch.release());
+}
+
 }  // namespace
 
 std::unique_ptr<Program> LoadProgram(const bytecode::ExecutableData& data,
@@ -388,12 +419,15 @@ std::unique_ptr<Program> LoadProgram(const bytecode::ExecutableData& data,
   auto is_native = [](const auto& function) { return function && function->native != nullptr; };
   if (std::any_of(program->functions.begin(), program->functions.end(), is_native))
     MakeNativeEnv(program.get(), bindings);
+  std::unique_ptr<LoadScratch> scratch = TakeScratch();
   for (const auto& function : program->functions) {
     if (function == nullptr || function->is_compiled()) continue;
-    LowFunction low = Lower(*program, bindings, *function->info, options.what);
-    Liveness live = ComputeLiveness(&low);
-    Emitter(std::move(low), std::move(live), bindings, function.get()).Run();
+    LowFunction low = Lower(*program, bindings, *function->info, options.what, scratch.get());
+    Liveness live = ComputeLiveness(&low, scratch.get());
+    Emitter(low, std::move(live), bindings, scratch.get(), function.get()).Run();
+    GiveBack(std::move(low), scratch.get());
   }
+  KeepScratch(std::move(scratch));
   return program;
 }
 

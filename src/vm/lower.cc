@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "bytecode/verify.h"
@@ -38,12 +38,20 @@ Slot MakeSlot(int32_t type_index, int64_t payload) {
 class Lowering {
  public:
   Lowering(const Program& program, const std::vector<Binding>& bindings, const FuncInfo& info,
-           const std::string& what, LowerFor purpose)
+           const std::string& what, LoadScratch* scratch, LowerFor purpose)
       : program_(program),
         data_(*program.executable),
         bindings_(bindings),
         what_(what),
-        is_native_(purpose == LowerFor::kNativeCode) {
+        is_native_(purpose == LowerFor::kNativeCode),
+        place_(scratch->place),
+        dense_table_(scratch->dense_table) {
+    result_.insns = std::move(scratch->insns);
+    result_.operands = std::move(scratch->operands);
+    result_.constants = std::move(scratch->constants);
+    result_.insns.clear();
+    result_.operands.clear();
+    result_.constants.clear();
     result_.info = &info;
     result_.num_registers = static_cast<uint32_t>(info.num_args);
     none_ = AddConstant(MakeSlot(kTVMFFINone, 0), Arg::Void());
@@ -56,16 +64,16 @@ class Lowering {
   LowFunction Run() {
     const FuncInfo& info = *result_.info;
     size_t num_insns = static_cast<size_t>(info.end_instr - info.start_instr);
-    std::vector<uint32_t> place;  // of each instruction in result_.insns
-    place.reserve(num_insns);
+    place_.clear();
+    place_.reserve(num_insns);
     result_.operands.reserve(NumWords(info) - std::min(NumWords(info), 2 * num_insns));
     for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
-      place.push_back(static_cast<uint32_t>(result_.insns.size()));
+      place_.push_back(static_cast<uint32_t>(result_.insns.size()));
       source_ = static_cast<uint32_t>(i);
       LowerInstruction(data_.InstructionAt(i), i - info.start_instr);
     }
     for (LowInsn& insn : result_.insns) {
-      if (insn.op == Op::kGoto || insn.op == Op::kIf) insn.target = place[insn.target];
+      if (insn.op == Op::kGoto || insn.op == Op::kIf) insn.target = place_[insn.target];
     }
     for (size_t i = 0; i < result_.insns.size(); ++i) {
       LowInsn& insn = result_.insns[i];
@@ -89,7 +97,7 @@ class Lowering {
       case Opcode::kCall: LowerCall(insn); return;
       case Opcode::kRet: EmitWith(Op::kRet, Register(insn.reg)); return;
       case Opcode::kGoto:
-        Emit(Op::kGoto, -1, {}).target = static_cast<uint32_t>(index + insn.offset);
+        Emit(Op::kGoto, -1).target = static_cast<uint32_t>(index + insn.offset);
         return;
       case Opcode::kIf:
         EmitWith(Op::kIf, Register(insn.reg)).target = static_cast<uint32_t>(index + insn.offset);
@@ -118,11 +126,12 @@ class Lowering {
       }
     }
     bool is_foreign = binding.kind == Binding::Kind::kPacked;
-    operands_.clear();
+    // No operation that an operand needs before the call has operands of its own.
+    const size_t first_operand = result_.operands.size();
     for (size_t i = first_arg; i < insn.num_args(); ++i) {
-      operands_.push_back(Operand(insn.arg(i), is_foreign));
+      result_.operands.push_back(Operand(insn.arg(i), is_foreign));
     }
-    LowInsn& call = Emit(Op::kCallPacked, dst, operands_);
+    LowInsn& call = EmitHere(Op::kCallPacked, dst, first_operand);
     call.func_index = static_cast<uint32_t>(insn.func);
     if (direct >= 0) {
       BindKernel(&call, direct, is_dyn);
@@ -179,9 +188,10 @@ class Lowering {
   // Tensors first, then scalars, each in order; constants are checked now.
   void BindKernel(LowInsn* call, int64_t func, bool is_dyn) {
     const RelaxvmKernelEntry* kernel = bindings_[func].kernel;
-    std::string params = kernel->params;
+    std::string_view params = kernel->params;
     LowOperand* operands = result_.args(*call);
-    std::vector<LowOperand> tensors, scalars;
+    size_t num_tensors = 0;
+    scalars_.clear();
     size_t num_given = call->num_args - (is_dyn ? 1 : 0);
     if (num_given > params.size() || (!is_dyn && num_given != params.size())) {
       BadKernelCall(kernel, "with " + std::to_string(num_given) + " arguments, it takes " +
@@ -193,14 +203,14 @@ class Lowering {
       if (params[i] == 't') {
         if (operand.is_const && type != kTVMFFITensor)
           BadKernelCall(kernel, "with a constant that is no tensor");
-        tensors.push_back(operand);
+        operands[num_tensors++] = operand;
       } else {
         bool is_number =
             type == kTVMFFIInt || type == kTVMFFIBool || (params[i] == 'f' && type == kTVMFFIFloat);
         if (operand.is_const && !is_number)
           BadKernelCall(kernel, "with a constant that is no number");
         operand.is_float = params[i] == 'f';
-        scalars.push_back(operand);
+        scalars_.push_back(operand);
       }
     }
     if (is_dyn) {
@@ -211,13 +221,12 @@ class Lowering {
       if (shape.is_const && result_.constants[shape.index].type_index != kTVMFFIShape) {
         BadKernelCall(kernel, "with a constant that is no shape");
       }
-      scalars.push_back(shape);
+      scalars_.push_back(shape);
     }
     call->op = is_dyn ? Op::kCallKernelDyn : Op::kCallKernel;
     call->target = static_cast<uint32_t>(func);
-    call->aux = static_cast<uint32_t>(tensors.size());
-    std::copy(tensors.begin(), tensors.end(), operands);
-    std::copy(scalars.begin(), scalars.end(), operands + tensors.size());
+    call->aux = static_cast<uint32_t>(num_tensors);
+    std::copy(scalars_.begin(), scalars_.end(), operands + num_tensors);
   }
 
   // A call whose result reaches a Ret through nothing but copies, kills and jumps replaces its
@@ -225,7 +234,6 @@ class Lowering {
   void MarkTailCalls() {
     for (LowInsn& call : result_.insns) {
       bool is_watched = call.op == Op::kInstrumented;
-      if (is_watched && is_native_) continue;
       Op op = is_watched ? static_cast<Op>(call.aux) : call.op;
       if (op != Op::kCallVM && (op != Op::kInvokeClosure || is_native_)) continue;
       if (call.dst < 0 || !ResultIsReturned(static_cast<size_t>(&call - result_.insns.data())))
@@ -306,7 +314,7 @@ class Lowering {
                          Arg::Func(func));
     }
     uint32_t temporary = result_.num_registers++;
-    LowInsn& insn = Emit(Op::kMakeFunc, static_cast<int32_t>(temporary), {});
+    LowInsn& insn = Emit(Op::kMakeFunc, static_cast<int32_t>(temporary));
     insn.func_index = static_cast<uint32_t>(func);
     return {temporary, false};
   }
@@ -334,18 +342,22 @@ class Lowering {
     return {static_cast<uint32_t>(result_.constants.size() - 1), true};
   }
 
-  LowInsn& EmitWith(Op op, LowOperand operand) { return Emit(op, -1, {&operand, 1}); }
+  LowInsn& EmitWith(Op op, LowOperand operand) {
+    result_.operands.push_back(operand);
+    return EmitHere(op, -1, result_.operands.size() - 1);
+  }
 
-  LowInsn& Emit(Op op, int32_t dst, std::span<const LowOperand> operands) {
-    LowInsn insn;
+  LowInsn& Emit(Op op, int32_t dst) { return EmitHere(op, dst, result_.operands.size()); }
+
+  // Its operands are those from `first_operand` on.
+  LowInsn& EmitHere(Op op, int32_t dst, size_t first_operand) {
+    LowInsn& insn = result_.insns.emplace_back();
     insn.op = op;
     insn.dst = dst;
-    insn.first_arg = static_cast<uint32_t>(result_.operands.size());
-    insn.num_args = static_cast<uint32_t>(operands.size());
+    insn.first_arg = static_cast<uint32_t>(first_operand);
+    insn.num_args = static_cast<uint32_t>(result_.operands.size() - first_operand);
     insn.source = source_;
-    result_.operands.insert(result_.operands.end(), operands.begin(), operands.end());
-    result_.insns.push_back(insn);
-    return result_.insns.back();
+    return insn;
   }
 
   const Program& program_;
@@ -353,21 +365,38 @@ class Lowering {
   const std::vector<Binding>& bindings_;
   const std::string& what_;
   const bool is_native_;
+  std::vector<uint32_t>& place_;  // of each instruction in result_.insns
   LowFunction result_;
   LowOperand none_;
   uint32_t source_ = 0;
-  std::vector<LowOperand> operands_;  // of the call at hand
+  std::vector<LowOperand> scalars_;  // of the kernel call at hand
   // File's register -> ours: the table for low numbers, as many as the code can mention; the map
   // for the rest.
-  std::vector<uint32_t> dense_table_;
+  std::vector<uint32_t>& dense_table_;
   std::unordered_map<int64_t, uint32_t> dense_;
 };
 
 }  // namespace
 
 LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
-                  const FuncInfo& info, const std::string& what, LowerFor purpose) {
-  return Lowering(program, bindings, info, what, purpose).Run();
+                  const FuncInfo& info, const std::string& what, LoadScratch* scratch,
+                  LowerFor purpose) {
+  return Lowering(program, bindings, info, what, scratch, purpose).Run();
+}
+
+void GiveBack(LowFunction function, LoadScratch* scratch) {
+  scratch->insns = std::move(function.insns);
+  scratch->operands = std::move(function.operands);
+  scratch->constants = std::move(function.constants);
+}
+
+size_t LoadScratch::NumBytes() const {
+  size_t num_bytes = insns.capacity() * sizeof(LowInsn) + operands.capacity() * sizeof(LowOperand) +
+                     constants.capacity() * sizeof(Slot) + is_leader.capacity();
+  for (const auto* words : {&place, &dense_table, &start_of, &block_of, &seen_in, &live_end, &first,
+                            &last, &order, &ending_at, &next})
+    num_bytes += words->capacity() * sizeof(uint32_t);
+  return num_bytes;
 }
 
 }  // namespace relaxvm::vm

@@ -47,6 +47,19 @@ struct LowFunction {
   const LowOperand* args(const LowInsn& insn) const { return operands.data() + insn.first_arg; }
 };
 
+// Memory that loading one function leaves to the next: most of what loading costs is memory that it
+// touches for the first time.  What it holds between functions means nothing.
+struct LoadScratch {
+  std::vector<LowInsn> insns;
+  std::vector<LowOperand> operands;
+  std::vector<Slot> constants;
+  std::vector<uint32_t> place, dense_table, start_of;  // Lower, Emitter
+  std::vector<uint8_t> is_leader;                      // ComputeLiveness
+  std::vector<uint32_t> block_of, seen_in, live_end, first, last, order, ending_at, next;  // too
+
+  size_t NumBytes() const;
+};
+
 inline bool IsTail(Op op) {
   return op == Op::kTailCallVM || op == Op::kTailInvokeClosure || op == Op::kInstrumentedTail;
 }
@@ -77,9 +90,11 @@ enum class LowerFor : uint8_t {
   kNativeCode,  // notes where constants come from; functions need not exist yet
 };
 
-// Throws ValueError when a call does not fit its callee.
+// Throws ValueError when a call does not fit its callee.  GiveBack returns what the function took
+// of `scratch`.
 LowFunction Lower(const Program& program, const std::vector<Binding>& bindings,
-                  const bytecode::FuncInfo& info, const std::string& what,
+                  const bytecode::FuncInfo& info, const std::string& what, LoadScratch* scratch,
                   LowerFor purpose = LowerFor::kInterpreter);
+void GiveBack(LowFunction function, LoadScratch* scratch);
 
 }  // namespace relaxvm::vm

@@ -47,6 +47,12 @@ int Call(RelaxvmNativeContext* context, const RelaxvmNativeEnv* env, uint32_t fu
   return CallInstrumented(Of(context), &insn, args, result);
 }
 
+int BeforeTail(RelaxvmNativeContext* context, const RelaxvmNativeEnv* env, uint32_t func,
+               const Slot* args, int32_t num_args) {
+  Insn insn = CallOf(ProgramOf(env), func, num_args);
+  return static_cast<int>(BeforeTailCall(Of(context), &insn, args));
+}
+
 int InvokeValue(RelaxvmNativeContext* context, const Slot* args, int32_t num_args, Slot* result) {
   return CallValue(Of(context), &args[0], {args + 1, static_cast<size_t>(num_args - 1)}, result);
 }
@@ -161,6 +167,7 @@ void MakeNativeEnv(Program* program, const std::vector<Binding>& bindings) {
   env.drop = DropObject;
   env.unwind = UnwindNative;
   env.program = program;
+  env.before_tail_call = BeforeTail;
 }
 
 }  // namespace relaxvm::vm

@@ -28,8 +28,9 @@ class Planner {
   NativePlan Run(int64_t func) {
     MakeBindings();
     const FuncInfo& info = data_.func_table[static_cast<size_t>(func)];
-    low_ = Lower(program_, bindings_, info, info.name, LowerFor::kNativeCode);
-    live_ = ComputeLiveness(&low_);
+    LoadScratch scratch;
+    low_ = Lower(program_, bindings_, info, info.name, &scratch, LowerFor::kNativeCode);
+    live_ = ComputeLiveness(&low_, &scratch);
     plan_.name = info.name;
     plan_.func = static_cast<uint32_t>(func);
     plan_.num_params = static_cast<uint32_t>(info.num_args);
@@ -95,6 +96,7 @@ class Planner {
       case Op::kGotoBack: return NativeOpKind::kGotoBack;
       case Op::kRet: return NativeOpKind::kRet;
       case Op::kInstrumented: return NativeOpKind::kCallAny;
+      case Op::kInstrumentedTail: return NativeOpKind::kWatchedTailCall;
       default: break;
     }
     TVM_FFI_THROW(InternalError) << "an operation that native code does not have";

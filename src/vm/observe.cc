@@ -3,6 +3,8 @@
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 
+#include <utility>
+
 #include "runtime/device.h"
 #include "runtime/kernel_context.h"
 #include "runtime/tensor.h"
@@ -12,6 +14,7 @@
 #include "vm/describe.h"
 #include "vm/interpreter.h"
 #include "vm/slow_path.h"
+#include "vm/tail_chain.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm {
@@ -288,25 +291,81 @@ int VirtualMachine::CallWithInstrument(CallContext* context, const Insn* ip, con
   return 0;
 }
 
-TailAction VirtualMachine::BeforeTailCall(const Insn* ip, const Slot* args) {
+namespace {
+
+// The function that ran in the frame of a chain is done.
+void EndEvent(TailChain* chain) {
+  if (chain->profile == nullptr) return;
+  chain->event.duration_ns = chain->profile->NowNs() - chain->event.start_ns;
+  chain->profile->Add(std::move(chain->event));
+  chain->profile = nullptr;
+}
+
+}  // namespace
+
+TailAction VirtualMachine::BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args) {
   auto [instrument, profile] = CurrentWatchers();
   std::span<const Slot> given(args, ip->num_args);
+  TailChain* chain = context->tail_chain;
   try {
     if (instrument != nullptr) {
       Watched watched(*instrument, program()->func_pool[ip->func_index],
                       data().func_table[ip->func_index].name, given);
       if (!watched.Before()) return TailAction::kSkip;
+      if (chain->calls.size() == TailChain::kMaxCalls) {
+        // Nobody knows its result yet.
+        AfterTailCall(chain->calls.front(), ffi::Any());
+        chain->calls.pop_front();
+      }
+      TailChain::Call& call = chain->calls.emplace_back();
+      call.func_index = ip->func_index;
+      call.instrument = std::move(instrument);
+      for (const Slot& arg : given) call.args.emplace_back(View(&arg));
     }
-    // The time of what it replaces goes on in its caller's.
+    EndEvent(chain);
     if (profile != nullptr) {
-      profile->Add({static_cast<int64_t>(ip->func_index), profile->NowNs(), 0, BytesOf(given), -1,
-                    ThreadNumber(), profiled_depth, DescribeArgs(given)});
+      chain->event = {static_cast<int64_t>(ip->func_index),
+                      profile->NowNs(),
+                      0,
+                      BytesOf(given),
+                      -1,
+                      ThreadNumber(),
+                      profiled_depth,
+                      DescribeArgs(given)};
+      chain->profile = std::move(profile);
     }
   } catch (const ffi::Error& error) {
     ffi::detail::SetSafeCallRaised(error);
     return TailAction::kFail;
   }
   return TailAction::kCall;
+}
+
+void VirtualMachine::AfterTailCall(const TailChain::Call& call, const ffi::Any& result) const {
+  std::span<const Slot> args(reinterpret_cast<const Slot*>(call.args.data()), call.args.size());
+  Watched(*call.instrument, program()->func_pool[static_cast<size_t>(call.func_index)],
+          data().func_table[static_cast<size_t>(call.func_index)].name, args)
+      .After(reinterpret_cast<const Slot*>(&result));
+}
+
+int VirtualMachine::RunWatched(CallContext* context, const Function* function, Slot* frame,
+                               Slot* result) {
+  TailChain chain;
+  TailChain* outer = std::exchange(context->tail_chain, &chain);
+  int code = RunFunction(context, function, frame, result);
+  context->tail_chain = outer;
+  EndEvent(&chain);
+  if (code != 0 || chain.calls.empty()) return code;
+  ffi::Any value = ffi::detail::AnyUnsafe::MoveTVMFFIAnyToAny(result);
+  Store(result, Value::None());
+  try {
+    for (; !chain.calls.empty(); chain.calls.pop_back()) AfterTailCall(chain.calls.back(), value);
+  } catch (const ffi::Error& error) {
+    ffi::detail::SetSafeCallRaised(error);
+    return -1;
+  }
+  Store(result, Release(std::move(value)));
+  return 0;
 }
 
 }  // namespace relaxvm::vm

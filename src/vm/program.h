@@ -113,7 +113,8 @@ struct Function {
   struct alignas(16) Unit {
     uint64_t words[2];
   };
-  std::vector<Unit> code;
+  std::unique_ptr<Unit[]> code;
+  uint32_t num_units = 0;
   std::vector<LiveRange> live_ranges;
   std::vector<uint32_t> source_index;  // LowInsn -> instruction of the executable
   bool is_compiled() const { return info->kind == bytecode::FuncKind::kVMTIRFunc; }

@@ -21,7 +21,7 @@ namespace relaxvm::vm {
 namespace ffi = tvm::ffi;
 namespace {
 
-const Slot* ArgAt(const Insn* ip, Slot* regs, uint32_t i) {
+const Slot* ArgumentAt(const Insn* ip, Slot* regs, uint32_t i) {
   uint32_t word = ip->words[i];
   const char* base =
       word & kArgConst ? reinterpret_cast<const char*>(ip) : reinterpret_cast<const char*>(regs);
@@ -33,9 +33,9 @@ const Function* FunctionOf(const VirtualMachine* vm, const Insn* ip) {
   const char* address = reinterpret_cast<const char*>(ip);
   for (const Program* program : vm->AllPrograms()) {
     for (const auto& function : program->functions) {
-      if (function == nullptr || function->code.empty()) continue;
-      const char* begin = reinterpret_cast<const char*>(function->code.data());
-      if (address >= begin && address < begin + function->code.size() * sizeof(Function::Unit))
+      if (function == nullptr || function->code == nullptr) continue;
+      const char* begin = reinterpret_cast<const char*>(function->code.get());
+      if (address >= begin && address < begin + function->num_units * sizeof(Function::Unit))
         return function.get();
     }
   }
@@ -47,7 +47,7 @@ std::string DescribeKernelArgs(const Insn* ip, Slot* regs) {
   std::string text;
   uint32_t num_args = ip->num_args;
   for (uint32_t i = 0; i < num_args; ++i)
-    text += (i ? ", " : "") + DescribeValue(*ArgAt(ip, regs, i));
+    text += (i ? ", " : "") + DescribeValue(*ArgumentAt(ip, regs, i));
   return text;
 }
 
@@ -142,11 +142,11 @@ int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
   auto bad_argument = [&](uint32_t i, const char* expected) {
     return Raise("TypeError", std::string(kernel->name) + ": argument " + std::to_string(i) +
                                   " must be " + expected + ", it is " +
-                                  DescribeValue(*ArgAt(ip, regs, i)));
+                                  DescribeValue(*ArgumentAt(ip, regs, i)));
   };
   std::vector<const DLTensor*> tensors;
   for (uint32_t i = 0; i < ip->aux; ++i) {
-    const Slot* arg = ArgAt(ip, regs, i);
+    const Slot* arg = ArgumentAt(ip, regs, i);
     if (arg->type_index != kTVMFFITensor) return bad_argument(i, "a tensor");
     tensors.push_back(reinterpret_cast<const DLTensor*>(reinterpret_cast<const char*>(arg->v_obj) +
                                                         sizeof(TVMFFIObject)));
@@ -154,7 +154,7 @@ int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
   std::vector<int64_t> scalars;
   uint32_t num_given = ip->num_args - (is_dyn ? 1 : 0);
   for (uint32_t i = ip->aux; i < num_given; ++i) {
-    const Slot* arg = ArgAt(ip, regs, i);
+    const Slot* arg = ArgumentAt(ip, regs, i);
     bool is_int = arg->type_index == kTVMFFIInt || arg->type_index == kTVMFFIBool;
     if (ip->words[i] & kArgFloat) {
       if (!is_int && arg->type_index != kTVMFFIFloat) return bad_argument(i, "a number");
@@ -167,7 +167,7 @@ int CallKernelSlowly(CallContext* context, const Insn* ip, Slot* regs) {
     }
   }
   if (is_dyn) {
-    const Slot* arg = ArgAt(ip, regs, num_given);
+    const Slot* arg = ArgumentAt(ip, regs, num_given);
     if (arg->type_index != kTVMFFIShape) return bad_argument(num_given, "a shape");
     ffi::Shape shape = View(arg).cast<ffi::Shape>();
     if (num_given + shape.size() != std::strlen(kernel->params)) {
@@ -267,7 +267,11 @@ Value MakeFunctionValue(const Function* function) {
 }
 
 TailAction BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args) {
-  return context->vm->BeforeTailCall(ip, args);
+  return context->vm->BeforeTailCall(context, ip, args);
+}
+
+int RunWatched(CallContext* context, const Function* function, Slot* frame, Slot* result) {
+  return context->vm->RunWatched(context, function, frame, result);
 }
 
 int CallInstrumented(CallContext* context, const Insn* ip, const Slot* args, Slot* result) {

@@ -52,9 +52,11 @@ int CallValue(CallContext* context, const Slot* function, std::span<const Slot> 
 Value MakeFunctionValue(const Function* function);
 // A call between two calls of the VM's instrument.
 int CallInstrumented(CallContext* context, const Insn* ip, const Slot* args, Slot* result);
-// What is due before a watched call that replaces its frame.  Nothing comes after it: the frame is
-// gone.
-enum class TailAction { kCall, kSkip, kFail };
+// What is due before a watched call that replaces its frame; what is due after it is told when
+// RunWatched ends.
+enum class TailAction : int { kFail = -1, kCall, kSkip };
 TailAction BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args);
+// RunFunction, for functions of a watched program.
+int RunWatched(CallContext* context, const Function* function, Slot* frame, Slot* result);
 
 }  // namespace relaxvm::vm

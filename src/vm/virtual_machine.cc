@@ -78,15 +78,22 @@ namespace {
 // Which constants something else than `to_device` reads.
 std::vector<bool> ReadInPlace(const bytecode::ExecutableData& data) {
   std::vector<bool> result(data.constants.size(), false);
-  for (const bytecode::FuncInfo& info : data.func_table) {
+  if (result.empty()) return result;
+  int64_t to_device = -1;  // one name, one place in the function table
+  for (size_t i = 0; i < data.func_table.size(); ++i) {
+    const bytecode::FuncInfo& info = data.func_table[i];
     if (info.kind == bytecode::FuncKind::kVMTIRFunc) result.assign(result.size(), true);
+    if (info.kind == bytecode::FuncKind::kPackedFunc &&
+        bytecode::FindBuiltin(info.name) == bytecode::Builtin::kToDevice) {
+      to_device = static_cast<int64_t>(i);
+    }
+  }
+  for (const bytecode::FuncInfo& info : data.func_table) {
     if (info.kind != bytecode::FuncKind::kVMFunc) continue;
     for (int64_t i = info.start_instr; i < info.end_instr; ++i) {
-      bytecode::Instruction insn = data.GetInstruction(i);
+      bytecode::Instruction insn = data.InstructionAt(i);
       if (insn.op != bytecode::Opcode::kCall) continue;
-      bool is_copy = bytecode::FindBuiltin(data.func_table[static_cast<size_t>(insn.func)].name) ==
-                     bytecode::Builtin::kToDevice;
-      for (size_t k = is_copy ? 1 : 0; k < insn.num_args(); ++k) {
+      for (size_t k = insn.func == to_device ? 1 : 0; k < insn.num_args(); ++k) {
         bytecode::Arg arg = insn.arg(k);
         if (arg.kind() == bytecode::ArgKind::kConstIdx)
           result[static_cast<size_t>(arg.value())] = true;

@@ -20,6 +20,7 @@
 #include "vm/executable_module.h"
 #include "vm/profile.h"
 #include "vm/program.h"
+#include "vm/tail_chain.h"
 
 namespace relaxvm::vm {
 
@@ -78,7 +79,8 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   void BeginProfile();
   std::shared_ptr<const Profile> EndProfile();
   int CallWithInstrument(CallContext* context, const Insn* ip, const Slot* args, Slot* result);
-  TailAction BeforeTailCall(const Insn* ip, const Slot* args);
+  TailAction BeforeTailCall(CallContext* context, const Insn* ip, const Slot* args);
+  int RunWatched(CallContext* context, const Function* function, Slot* frame, Slot* result);
 
   // The stateful interface.
   void SetInput(const std::string& function, std::vector<tvm::ffi::Any> args);
@@ -105,6 +107,8 @@ class VirtualMachine final : public tvm::ffi::ModuleObj {
   void SelectProgram();
   int RunProfiled(CallContext* context, const Insn* ip, const Slot* args, Slot* result,
                   Profile* profile);
+  // The instrument's second call for a call that replaced its frame.
+  void AfterTailCall(const TailChain::Call& call, const tvm::ffi::Any& result) const;
 
   tvm::ffi::ObjectPtr<ExecutableModule> executable_;
   std::vector<std::shared_ptr<runtime::MemoryPool>> pools_;

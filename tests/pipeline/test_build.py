@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,32 @@ def test_equal_constants_are_stored_once() -> None:
 
     assert relaxvm.compile(Mod).as_text().count("c[") > 0
     assert len(relaxvm.compile(Mod).to_bytes()) < 2 * ones.nbytes
+
+
+def test_bindings_become_calls_and_branches_become_jumps() -> None:
+    @I.ir_module
+    class Choice:
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32")):
+            if c:
+                r = R.add(x, x)
+            else:
+                r = x
+            return r
+
+    text = relaxvm.compile(Choice).as_text()
+    body = re.search(r"^@main:\n((?:  .*\n)+)", text, re.MULTILINE)[1].splitlines()
+    ops = [line.split()[0] for line in body]
+    (branch,), (jump,) = ([i for i, op in enumerate(ops) if op == name] for name in ("If", "goto"))
+    assert ops[-1] == "ret" and set(ops) - {"If", "goto", "ret"} == {"call"}
+    # A false condition leads behind the jump that ends the other branch; both write one register.
+    assert branch + int(body[branch].split(",")[1]) == jump + 1
+    assert jump + int(body[jump].split()[1]) == len(ops) - 1
+    result = body[-1].split()[1]
+    assert [line.rsplit(None, 1)[1] for line in (body[jump - 1], body[-2])] == [result, result]
+    # Parameters are the first registers; the tensor program is called by its name.
+    assert any(re.match(r"\s+call\s+add\s+in: %1, %1, %\d+\s", line) for line in body)
+    assert "@add packed_func;" in text
 
 
 def test_a_chain_of_many_bindings_compiles() -> None:

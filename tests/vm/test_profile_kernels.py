@@ -180,7 +180,8 @@ def test_loops_run_in_constant_stack_while_they_are_watched(watch):
     result = vm.call("main", *arguments)
     assert result is None if watch == "skip" else result.numpy() == 20000
     assert seen["main", True] == (1 if watch == "skip" else 20000)
-    assert seen["main", False] == 0  # a call in place of its caller has nothing after it
+    # A call in place of its caller ends with it; one that is skipped never began.
+    assert seen["main", False] == (0 if watch == "skip" else 20000)
 
 
 def test_measurements_are_repeated_and_prepared(executable):
@@ -264,3 +265,30 @@ def test_torch_tensors_are_taken_without_copies():
     tensor = torch.arange(5, dtype=torch.float32)
     for result in (identity()["same"](tensor), identity().call("same", [tensor])[0]):
         assert address(result) == tensor.data_ptr()
+        assert torch.from_dlpack(result).data_ptr() == tensor.data_ptr()
+    for dtype in (
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+    ):
+        typed = torch.zeros(2, 3).to(dtype)
+        result = identity()["same"](typed)  # what is given a tensor of torch gives one
+        assert isinstance(result, torch.Tensor) and result.dtype == dtype
+        assert result.shape == (2, 3) and result.data_ptr() == typed.data_ptr()
+
+
+@pytest.mark.peer
+def test_a_kernel_reads_and_returns_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    vm = relax.VirtualMachine(relaxvm.compile(Model), relaxvm.cpu())
+    x, w = torch.rand(5, 64), torch.rand(64, 32)
+    expected = vm["main"](*map(relaxvm.runtime.tensor, (x.numpy(), w.numpy()))).numpy()
+    np.testing.assert_array_equal(vm["main"](x, w).numpy(), expected)
+    # What is not dense is copied by `call`; the function itself takes what it is given.
+    columns = w.T.contiguous().T
+    np.testing.assert_array_equal(vm.call("main", x, columns).numpy(), expected)
+    with pytest.raises(ValueError, match="expected a compact tensor"):
+        vm["main"](x, columns)

@@ -19,7 +19,7 @@ def _field(value: Any) -> Any:
     """NumPy values become tensors, lists and tuples stay nested."""
     if isinstance(value, (np.ndarray, np.generic)):
         return tensor(value)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and not isinstance(value, tvm_ffi.Shape):
         return [_field(item) for item in value]
     return value
 

@@ -152,6 +152,9 @@ def borrow(values) -> Tensor:
     The memory must not change while the tensor is in use.
     """
     if not isinstance(values, np.ndarray):
-        return from_dlpack(values)
+        result = from_dlpack(values)
+        if result.is_contiguous() or result.device.dlpack_device_type() != _CPU:
+            return result
+        return tensor(np.from_dlpack(result))
     array = exportable(values)
     return from_dlpack(array) if array.dtype.kind in "biuf" else tensor(array)

@@ -21,7 +21,7 @@ from relaxvm.runtime.tensor import borrow, tensor
 
 _create = runtime_function("vm.create")
 _CPU = 1
-_AS_IT_IS = (tvm_ffi.core.Object, tvm_ffi.core.Tensor, str, bool, type(None))
+_AS_IT_IS = (tvm_ffi.core.Object, tvm_ffi.core.Tensor, tvm_ffi.Shape, str, bool, type(None))
 
 
 class VMInstrumentReturnKind(enum.IntEnum):
@@ -153,10 +153,10 @@ class VirtualMachine:
 
         Arrays that are not kept beyond the call are not copied where the device is the host.
         """
+        if isinstance(arg, _AS_IT_IS):  # a shape is a tuple to Python
+            return arg
         if isinstance(arg, (list, tuple)):
             return [self._convert(item, keep) for item in arg]
-        if isinstance(arg, _AS_IT_IS):
-            return arg
         device = self._devices[0]
         if isinstance(arg, np.generic):
             return tensor(arg, device)

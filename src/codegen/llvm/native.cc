@@ -372,6 +372,7 @@ class NativeEmitter {
       case NativeOpKind::kCallKernel: return EmitCallKernel(op, at);
       case NativeOpKind::kCallNative: return EmitCallNative(op, at);
       case NativeOpKind::kTailCallNative: return EmitTailCall(op, at);
+      case NativeOpKind::kWatchedTailCall: return EmitWatchedTailCall(op, at);
       case NativeOpKind::kCallAny: return EmitCallAny(op, at);
       case NativeOpKind::kInvoke: return EmitInvoke(op, at);
       case NativeOpKind::kMakeFunc:
@@ -520,7 +521,7 @@ class NativeEmitter {
   }
 
   llvm::Function* NativeCallee(const NativeOp& op) {
-    return Declare(SymbolOf(plan_.function_names[op.func], /*is_watched=*/false));
+    return Declare(SymbolOf(plan_.function_names[op.func], plan_.is_watched));
   }
 
   void EmitCallNative(const NativeOp& op, uint32_t at) {
@@ -535,6 +536,25 @@ class NativeEmitter {
   // In place of this function: loops written as recursion need no more stack than one call.
   void EmitTailCall(const NativeOp& op, uint32_t at) {
     Poll(at);
+    ReplaceFrame(op);
+  }
+
+  void EmitWatchedTailCall(const NativeOp& op, uint32_t at) {
+    Poll(at);
+    Value* args = Gather(op);
+    Value* action = CallEnv(i32_, offsetof(RelaxvmNativeEnv, before_tail_call),
+                            {Context(), Env(), Word(op.func), args, NumArgs(op)});
+    FailIf(b_.CreateICmpSLT(action, Word(0)), at);
+    auto *skip = NewBlock("skip"), *call = NewBlock("call");
+    Branch(b_.CreateICmpEQ(action, Word(0)), call, skip, true);
+    b_.SetInsertPoint(skip);
+    DropArgs(op);
+    Return(None());
+    b_.SetInsertPoint(call);
+    ReplaceFrame(op);
+  }
+
+  void ReplaceFrame(const NativeOp& op) {
     GatherOwned(op);
     for (size_t i = 0; i < op.args.size(); ++i) Store(Slot(i), Load(Scratch(i)));
     llvm::CallInst* call = b_.CreateCall(NativeCallee(op), {Context(), Env(), Regs()});
