@@ -163,6 +163,27 @@ def test_export_for_tvm_names_what_tvm_lacks(tmp_path):
     assert relax.VirtualMachine(relaxvm.load(tmp_path / "model.so"))["main"](5) == 0
 
 
+def test_export_for_tvm_refuses_data_types(tmp_path):
+    programs = _module(ROOT / "tests/vm/data_type_programs.py")
+    ex = relaxvm.compile(programs.Lists)
+    with pytest.raises(NotImplementedError, match="TVM has no builtin .*alloc_adt") as caught:
+        ex.export_library(tmp_path / "model.so", interchange="tvm")
+    # Every builtin that TVM lacks is named, and no other.
+    named = re.findall(r"vm\.builtin\.\w+", str(caught.value))
+    listed = (ROOT / "src/bytecode/tvm_builtins.def").read_text()
+    used = set(re.findall(r"vm\.builtin\.\w+", ex.as_text()))
+    assert set(named) == {name for name in used if f'"{name}"' not in listed}
+    assert {"vm.builtin.check_adt_info", "vm.builtin.get_field"} <= set(named)
+    assert not list(tmp_path.iterdir())
+
+
+def test_native_code_of_tvm_s_machine_is_refused(tvm, tmp_path):
+    path = tmp_path / "compiled.so"
+    tvm("tvm_side.py", "compiled", path)
+    with pytest.raises(NotImplementedError, match='export it from TVM with exec_mode="bytecode"'):
+        relaxvm.load(path)
+
+
 def test_export_for_tvm_refuses_compiled_functions(tmp_path):
     ib = relax.ExecBuilder()
     with ib.function("main", kind=relax.VMFuncKind.VM_TIR_FUNC, register_file_size=1):

@@ -2,7 +2,8 @@
 """Runs under an interpreter that has apache-tvm: prints what TVM knows and how it reads our files.
 
 `names` prints its global functions; `text FOLDER` writes `*.txt`, TVM's listing, for each `*.bin`, an executable's
-bytes; `parallel FILE` exports a program whose kernels run loops in parallel and take scratch memory.
+bytes; `parallel FILE` exports a program whose kernels run loops in parallel and take scratch memory; `compiled FILE`
+the same as native code of TVM's.
 """
 
 import pathlib
@@ -10,7 +11,7 @@ import sys
 
 import tvm
 import tvm_ffi
-from tvm import relax  # noqa: F401  (registers relax.run.*)
+from tvm import relax  # also registers relax.run.*
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -42,6 +43,8 @@ def main(action: str, *rest: str) -> None:
         for path in pathlib.Path(rest[0]).glob("*.bin"):
             module = load(path.read_bytes())
             path.with_suffix(".txt").write_text(module["as_text"]())
+    elif action == "compiled":
+        relax.build(Parallel, "llvm", exec_mode="compiled").export_library(rest[0])
     else:
         tvm.compile(Parallel, "llvm").export_library(rest[0])
 

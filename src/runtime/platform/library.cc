@@ -37,7 +37,7 @@ constexpr size_t kSealBytes = 24;                    // magic, length, hash
 // In e_flags, which no loader reads: there is a seal at the end, so a file without one is damaged.
 constexpr Elf64_Word kSealedFlag = 0x4c415358;
 
-[[noreturn]] void Refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void RefuseLibrary(const std::string& path, const std::string& reason) {
   Fail(ErrorKind::kValueError, path, ": ", reason, "; export or download it again");
 }
 
@@ -56,25 +56,26 @@ bool Within(uint64_t start, uint64_t size, uint64_t limit) {
 void CheckElf(std::string_view bytes, bool sealed, const std::string& path) {
   Elf64_Ehdr header;
   if (bytes.size() < sizeof(header) || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0) {
-    Refuse(path, "is no shared library (no ELF header)");
+    RefuseLibrary(path, "is no shared library (no ELF header)");
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
       header.e_type != ET_DYN) {
-    Refuse(path, "is no 64-bit little-endian shared library");
+    RefuseLibrary(path, "is no 64-bit little-endian shared library");
   }
-  if (header.e_machine != kMachine) Refuse(path, "is a library for another kind of processor");
+  if (header.e_machine != kMachine)
+    RefuseLibrary(path, "is a library for another kind of processor");
   if (header.e_flags == kSealedFlag && !sealed) {
-    Refuse(path, "is truncated or damaged (its checksum is missing)");
+    RefuseLibrary(path, "is truncated or damaged (its checksum is missing)");
   }
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       !Within(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), bytes.size())) {
-    Refuse(path, "is truncated or damaged (program headers)");
+    RefuseLibrary(path, "is truncated or damaged (program headers)");
   }
   // The section table is the last thing in a file: what is cut off lacks it.
   if (header.e_shnum != 0 &&
       !Within(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize, bytes.size())) {
-    Refuse(path, "is truncated or damaged (section headers)");
+    RefuseLibrary(path, "is truncated or damaged (section headers)");
   }
   bool has_dynamic = false;
   for (int i = 0; i < header.e_phnum; ++i) {
@@ -84,13 +85,13 @@ void CheckElf(std::string_view bytes, bool sealed, const std::string& path) {
     bool is_read =
         segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC || segment.p_type == PT_NOTE;
     if (is_read && !Within(segment.p_offset, segment.p_filesz, bytes.size())) {
-      Refuse(path, "is truncated or damaged (segment " + std::to_string(i) + ")");
+      RefuseLibrary(path, "is truncated or damaged (segment " + std::to_string(i) + ")");
     }
     if (segment.p_type == PT_LOAD && segment.p_memsz < segment.p_filesz) {
-      Refuse(path, "is damaged (segment " + std::to_string(i) + ")");
+      RefuseLibrary(path, "is damaged (segment " + std::to_string(i) + ")");
     }
   }
-  if (!has_dynamic) Refuse(path, "is no shared library (no dynamic segment)");
+  if (!has_dynamic) RefuseLibrary(path, "is no shared library (no dynamic segment)");
 }
 
 }  // namespace
@@ -130,7 +131,7 @@ void CheckSharedLibrary(const std::string& path) {
     uint64_t hash;
     std::memcpy(&hash, bytes.data() + bytes.size() - 8, 8);
     bytes.remove_suffix(kSealBytes);
-    if (hash != HashBytes(bytes)) Refuse(path, "is damaged (its checksum does not agree)");
+    if (hash != HashBytes(bytes)) RefuseLibrary(path, "is damaged (its checksum does not agree)");
   }
   CheckElf(bytes, sealed, path);
 }
@@ -177,8 +178,13 @@ SharedLibrary::SharedLibrary(const std::string& path)
   handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     const char* reason = dlerror();
-    Fail(ErrorKind::kRuntimeError, "cannot load ", path_, ": ",
-         reason != nullptr ? reason : "unknown reason");
+    if (reason == nullptr) reason = "unknown reason";
+    if (std::strstr(reason, "TVMBackendAnyList") != nullptr) {
+      Fail(ErrorKind::kNotImplementedError, "cannot load ", path_,
+           ": TVM compiled its functions to native code for its own virtual machine; export it "
+           "from TVM with exec_mode=\"bytecode\"");
+    }
+    Fail(ErrorKind::kRuntimeError, "cannot load ", path_, ": ", reason);
   }
 }
 
