@@ -36,9 +36,9 @@ class Emitter {
   void Run() {
     out_.num_slots = live_.num_slots;
     out_.max_scratch = 1;
+    Reserve(low_.insns.size() * 5 + low_.operands.size());
     EmitEntry();
     start_of_.assign(low_.insns.size(), UINT32_MAX);
-    Reserve(low_.insns.size() * 5 + low_.operands.size());
     auto drops = live_.edge_drops.begin();
     for (uint32_t i = 0; i < low_.insns.size(); ++i) {
       if (!live_.is_reachable[i]) continue;

@@ -254,9 +254,9 @@ TEST(Damage, MutantsThatAChecksumPassesAreRefusedOrRunWithoutHarm) {
     for (int i = 0; i < kMutants; ++i) {
       std::mt19937 rng(static_cast<unsigned>(i));
       SetDeadline();
-      // 8 programs: each of them is tried with a checksum and without.
-      std::string bytes = Mutate(originals, static_cast<size_t>(i / 2) % originals.size(), &rng);
-      LoadAndRun(i % 2 == 0 ? bytes : WithChecksum(bytes), counts);
+      const size_t count = originals.size(), turn = static_cast<size_t>(i) / count;
+      std::string bytes = Mutate(originals, static_cast<size_t>(i) % count, &rng);
+      LoadAndRun(turn % 2 == 0 ? bytes : WithChecksum(bytes), counts);
     }
   });
   Print(outcomes);
