@@ -35,9 +35,8 @@ NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "sin", "cos", "rsqrt", 
 def test_error_in_units_of_the_last_place(
     accuracy: types.ModuleType, name: str, target: str
 ) -> None:
-    # gelu multiplies six rounded factors in its tail.
     error, where = accuracy.worst(name, 600, target)
-    assert error <= (5 if name == "gelu" else 4), where
+    assert error <= 4, where
 
 
 SPECIAL = {

@@ -135,6 +135,7 @@ Num OfDoubles(Intrin intrin, Num x, Num y) {
     case Intrin::kAtanh: return math::Atanh(x);
     case Intrin::kSigmoid: return math::Sigmoid(x);
     case Intrin::kErf: return math::Erf(x);
+    case Intrin::kGelu: return math::Gelu(x);
     case Intrin::kPow: return math::Pow(x, y);
     case Intrin::kAtan2: return math::Atan2(x, y);
     default: break;  // no elementary function
@@ -157,6 +158,7 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
       case Intrin::kTanh: return math::TanhF(x).v;
       case Intrin::kSigmoid: return math::SigmoidF(x).v;
       case Intrin::kErf: return math::ErfF(x).v;
+      case Intrin::kGelu: return math::GeluF(x).v;
       case Intrin::kSin:
         if (traits.fma) return math::SinF(x).v;
         break;

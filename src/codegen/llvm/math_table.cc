@@ -83,6 +83,12 @@ Num SigmoidByTable(Num x) {
   return Seldom(x < -EndOf(kSigmoidStep), x, usual, "sigmoid", SigmoidF);
 }
 
+Num GeluByTable(Num x) {
+  Num a = UpTo(Abs(x), EndOf(kGeluStep));
+  Num usual = Select(x > 0.0, x, 0.0) - InPieces(a, kGeluStep, kGeluPieces);
+  return Seldom(x < -EndOf(kGeluStep), x, usual, "gelu", GeluF);
+}
+
 using Function = Num (*)(Num);
 
 Function FunctionOf(ir::Intrin intrin) {
@@ -91,6 +97,7 @@ Function FunctionOf(ir::Intrin intrin) {
     case ir::Intrin::kErf: return ErfByTable;
     case ir::Intrin::kTanh: return TanhByTable;
     case ir::Intrin::kSigmoid: return SigmoidByTable;
+    case ir::Intrin::kGelu: return GeluByTable;
     default: return nullptr;  // no table
   }
 }

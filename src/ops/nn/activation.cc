@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations: functions of one element, computed in float32 for 16-bit floats.
-#include <iterator>
-
 #include "ops/compute.h"
 #include "ops/layout_rule.h"
 
@@ -15,44 +13,7 @@ Expr Constant(const Expr& x, double value) { return Number(x.dtype(), value); }
 // 0 below 0; NaN stays.
 Expr Relu(const Expr& x) { return ir::Max(x, Constant(x, 0)); }
 
-// max(x, 0) - a P(-a) with a = |x| and P the probability that a normal variable is below: exact to
-// a few units of the last place also where x / 2 * (1 + erf(x / sqrt(2))) would cancel.
-//   P(-a) = exp(-a^2 / 2) t q(1 - 5 t),  t = 1 / (a + 2.5)
-// with q fitted for a in [0, 14.5] (beyond, the result is 0 in float32).
-Expr GeluFloat(const Expr& x) {
-  auto number = [](double value) { return ir::ConstFloat(Float(32), value); };
-  auto fma = [](Expr a, Expr b, Expr c) {
-    return CallIntrin(Intrin::kFma, {std::move(a), std::move(b), std::move(c)});
-  };
-  constexpr double kQ[] = {-0.0001572671945, -0.0003108656132, 0.0006843447689, 0.002523297914,
-                           -0.001600961006,  -0.01638602179,   0.009235914795,  0.1319869654,
-                           -0.4336920145,    0.7066566601};
-  Expr a = ir::Min(CallIntrin(Intrin::kAbs, {x}), number(15));
-  Expr sum = a + number(2.5);
-  Expr t = ir::Div(number(1), sum);
-  Expr small = ir::Less(a, number(1));
-  // For a small a, q is steep: it gets back what was rounded off the sum and the quotient.
-  Expr lost = a - (sum - number(2.5));
-  Expr missing = t * fma(number(0) - t, lost, fma(number(0) - t, sum, number(1)));
-  Expr u = fma(ir::Select(small, missing, number(0)), number(-5), fma(t, number(-5), number(1)));
-  Expr q = number(kQ[0]);
-  for (size_t i = 1; i < std::size(kQ); ++i) q = fma(q, u, number(kQ[i]));
-  // The rounding of a^2 would be felt in its exponential.
-  Expr square = a * a;
-  Expr rest = fma(a, a, number(0) - square);
-  Expr power = CallIntrin(Intrin::kExp, {square * number(-0.5)});
-  Expr exact = fma(power, rest * number(-0.5), power);
-  // a t = 1 - 2.5 t: that sum forgets how a + 2.5 and t were rounded, but cancels for a small a.
-  Expr ratio = ir::Select(small, fma(a, missing, a * t), fma(t, number(-2.5), number(1)));
-  return fma(number(0) - ratio, q * exact, ir::Max(x, number(0)));
-}
-
-// x / 2 * (1 + erf(x / sqrt(2)))
-Expr Gelu(const Expr& x) {
-  if (x.dtype() == Float(32)) return GeluFloat(x);
-  Expr erf = CallIntrin(Intrin::kErf, {x * Constant(x, 0.70710678118654752440)});
-  return x * (Constant(x, 0.5) + erf * Constant(x, 0.5));
-}
+Expr Gelu(const Expr& x) { return CallIntrin(Intrin::kGelu, {x}); }
 
 // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 Expr GeluTanh(const Expr& x) {
