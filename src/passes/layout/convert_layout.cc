@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ops/layout_rule.h"
@@ -88,6 +89,48 @@ struct Wanted {
 // The layouts that are wanted of a call; absent when none are.
 using Chooser = std::function<std::optional<Wanted>(const Call& call, const std::string& name)>;
 
+// Variables of dataflow blocks that the pass made visible outside of them, in case a later block
+// reads them: those that none does become the block's own.
+class OutputNarrower : public ir::Mutator {
+ public:
+  // `home`: each such variable and its block.
+  explicit OutputNarrower(std::unordered_map<const ffi::Object*, const ffi::Object*> home)
+      : home_(std::move(home)) {}
+
+  ir::Function Run(const ir::Function& func) {
+    class Outside : public ir::Visitor {
+     public:
+      explicit Outside(std::unordered_map<const ffi::Object*, const ffi::Object*>* home)
+          : home_(home) {}
+      void VisitBlock(const ir::BindingBlock& block) override {
+        const ffi::Object* outer = std::exchange(block_, block.get());
+        ir::Visitor::VisitBlock(block);
+        block_ = outer;
+      }
+      void VisitVar(const ir::VarObj* v) override {
+        auto it = home_->find(v);
+        if (it != home_->end() && it->second != block_) home_->erase(it);
+      }
+
+     private:
+      std::unordered_map<const ffi::Object*, const ffi::Object*>* home_;
+      const ffi::Object* block_ = nullptr;
+    } outside(&home_);
+    outside.Visit(func);
+    return home_.empty() ? func : Mutate(func).as<ir::Function>().value();
+  }
+
+  Var MutateDef(const Var& v) override {
+    if (home_.count(v.get()) == 0) return ir::Mutator::MutateDef(v);
+    Var inner = ir::DataflowVar(v->name, v->ty, v->span);
+    Replace(v, inner);
+    return inner;
+  }
+
+ private:
+  std::unordered_map<const ffi::Object*, const ffi::Object*> home_;
+};
+
 class Converter {
  public:
   Converter(const Chooser& wanted, ir::BlockBuilder* builder)
@@ -96,9 +139,10 @@ class Converter {
   ir::Function Run(const ir::Function& func) {
     ffi::Array<ir::BindingBlock> blocks = Blocks(func->body->blocks);
     if (!changed_) return func;
-    return ir::Function(func->params,
+    ir::Function result(func->params,
                         ir::SeqExpr(std::move(blocks), func->body->body, func->body->span),
                         func->ret_ty, func->is_pure, func->attrs, func->span);
+    return OutputNarrower(std::move(home_)).Run(result);
   }
 
  private:
@@ -110,6 +154,11 @@ class Converter {
       builder_->BeginBlock(block.as<ir::DataflowBlockObj>() != nullptr);
       for (const ir::Binding& binding : block->bindings) Convert(binding);
       ir::BindingBlock done = builder_->EndBlock();
+      if (done.as<ir::DataflowBlockObj>() != nullptr) {
+        for (const ir::Binding& binding : done->bindings) {
+          if (made_.count(binding->var.get()) != 0) home_[binding->var.get()] = done.get();
+        }
+      }
       if (!done->bindings.empty()) blocks.push_back(std::move(done));
       ForgetInvisible();
     }
@@ -233,8 +282,10 @@ class Converter {
 
   // A variable that is seen as far as `var`.
   Expr EmitLike(const Var& var, const Expr& value) {
-    return var.as<ir::DataflowVarObj>() ? builder_->Emit(value, var->name)
-                                        : builder_->EmitOutput(value, var->name);
+    if (var.as<ir::DataflowVarObj>()) return builder_->Emit(value, var->name);
+    Var made = builder_->EmitOutput(value, var->name);
+    made_.insert(made.get());
+    return made;
   }
 
   // `value` is what `var` stood for, permuted.
@@ -628,6 +679,8 @@ class Converter {
     std::vector<Perm> perms;  // of the fields; empty: as it was
   };
   const Chooser& wanted_;
+  std::unordered_set<const ffi::Object*> made_;  // seen outside of their blocks, as far as needed
+  std::unordered_map<const ffi::Object*, const ffi::Object*> home_;  // of these: their blocks
   ir::BlockBuilder* builder_;
   std::unordered_map<const ffi::Object*, MovedTuple> tuples_;
   std::unordered_map<const ffi::Object*, Versions> versions_;
