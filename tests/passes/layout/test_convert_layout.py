@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from pass_check import module
 
 import relaxvm
 from relaxvm import relax, tirx
@@ -117,3 +118,20 @@ def test_sizes_that_are_matched_between_convolutions_convert_nothing_there():
     converted = relax.transform.ConvertLayout(LAST)(builder.get())
     assert len(conversions(converted)) == 2  # of the parameter and of the result
     assert relaxvm.relax.analysis.well_formed(converted)
+
+
+def test_permuted_results_that_no_later_block_reads_stay_inside() -> None:
+    after = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(
+        module("""
+@R.function
+def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+    with R.dataflow():
+        gv = R.nn.conv2d(x, w)
+        R.output(gv)
+    return gv
+""")
+    )
+    bindings = after["main"].body.blocks[0].bindings
+    seen = [b.var for b in bindings if not isinstance(b.var, relax.DataflowVar)]
+    assert len(seen) == 1 and seen[0].same_as(after["main"].body.body)
+    assert bindings[-1].value.op.name == "relax.permute_dims"
