@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of ai.onnx.ml beside ONNX Runtime."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+pytestmark = pytest.mark.peer
+
+# Two trees over three features: x0 <= 0 ? (x2 <= 0.5 ? leaf : leaf) : leaf, and a single leaf.
+NODES = {
+    "nodes_treeids": [0, 0, 0, 0, 0, 1],
+    "nodes_nodeids": [0, 1, 2, 3, 4, 0],
+    "nodes_featureids": [0, 2, 0, 0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF", "LEAF"],
+    "nodes_values": [0.0, 0.5, 0.0, 0.0, 0.0, 0.0],
+    "nodes_truenodeids": [1, 3, 0, 0, 0, 0],
+    "nodes_falsenodeids": [2, 4, 0, 0, 0, 0],
+    "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 0],
+}
+# The second tree has a weight for every column: what ONNX Runtime does with none is its own.
+LEAVES = {"treeids": [0, 0, 0, 1, 1, 1], "nodeids": [2, 3, 4, 0, 0, 0]}
+WEIGHTS = [1.5, -2.0, 0.25, 0.125, 0.0625, -0.25]
+
+
+def leaves(prefix: str, ids: list[int], weights: list[float]) -> dict:
+    named = {f"{prefix}_{k}": v for k, v in LEAVES.items()}
+    return {**NODES, **named, f"{prefix}_ids": ids, f"{prefix}_weights": weights}
+
+
+LINEAR = [0.5, -1.0, 2.0, 1.0, 0.25, -0.5, 0.0, 1.0, -1.0]
+CASES = {
+    # name: (operator, attributes, number of outputs, opset of the domain)
+    "scaler": ("Scaler", {"offset": [1.0, 2.0, 3.0], "scale": [2.0, 0.5, 1.0]}, 1, 1),
+    "scaler one": ("Scaler", {"offset": [1.0], "scale": [2.0]}, 1, 1),
+    "normalizer L1": ("Normalizer", {"norm": "L1"}, 1, 1),
+    "normalizer L2": ("Normalizer", {"norm": "L2"}, 1, 1),
+    "imputer": (
+        "Imputer",
+        {"imputed_value_floats": [7.0, 8.0, 9.0], "replaced_value_float": float("nan")},
+        1,
+        1,
+    ),
+    "linear regressor": (
+        "LinearRegressor", {"coefficients": LINEAR[:6], "intercepts": [0.5, 1.0], "targets": 2}, 1, 1),
+    "linear classifier": (
+        "LinearClassifier",
+        {"coefficients": LINEAR, "intercepts": [0.1, 0.2, 0.3], "classlabels_ints": [5, 7, 9],
+         "post_transform": "SOFTMAX"}, 2, 1),
+    "linear classifier logistic": (
+        "LinearClassifier",
+        {"coefficients": LINEAR[:6], "intercepts": [0.1, 0.2], "classlabels_ints": [0, 1],
+         "post_transform": "LOGISTIC"}, 2, 1),
+    "tree regressor": ("TreeEnsembleRegressor", {**leaves("target", [0, 1, 2, 0, 1, 2], WEIGHTS), "n_targets": 3}, 1, 3),
+    "tree regressor average": (
+        "TreeEnsembleRegressor",
+        {**leaves("target", [0, 1, 0, 0, 1, 1], WEIGHTS), "n_targets": 2, "aggregate_function": "AVERAGE",
+         "base_values": [0.5, 1.0]}, 1, 3),
+    "tree classifier": (
+        "TreeEnsembleClassifier",
+        {**leaves("class", [0, 1, 2, 0, 1, 2], WEIGHTS), "classlabels_int64s": [3, 1, 2]}, 2, 3),
+    "tree classifier one score": (
+        "TreeEnsembleClassifier",
+        {**leaves("class", [0, 0, 0, 0, 0, 0], WEIGHTS), "classlabels_int64s": [0, 1],
+         "post_transform": "LOGISTIC"}, 2, 3),
+    "tree classifier one probability": (
+        "TreeEnsembleClassifier",
+        {**leaves("class", [0, 0, 0, 0, 0, 0], [0.1, 0.2, 0.7, 0.1, 0.05, 0.05]), "classlabels_int64s": [4, 6]}, 2, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees(name, run_model_once):
+    import onnxruntime
+
+    kind, attributes, count, version = CASES[name]
+    names = ["y", "z"][:count]
+    node = helper.make_node(kind, ["x"], names, domain="ai.onnx.ml", **attributes)
+    outputs = [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in names]
+    for output in outputs:
+        output.ClearField("type")
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        outputs,
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    ours = run_model_once(model)
+    for rows in (1, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 3), dtype=np.float32)
+        if name in ("imputer", "tree regressor"):
+            x[0, 0] = np.nan
+        for have, want in zip(ours({"x": x}), peer.run(None, {"x": x}), strict=True):
+            assert have.shape == want.shape and have.dtype == want.dtype
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+def test_texts_are_refused(run_model_once):
+    from relaxvm.inference import NotImplemented as Refused
+
+    attributes = {
+        **leaves("class", [0, 1, 0, 1, 0, 1], WEIGHTS),
+        "classlabels_strings": ["cat", "dog"],
+    }
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", **attributes
+    )
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+    with pytest.raises(Refused, match="texts are not supported"):
+        run_model_once(model)

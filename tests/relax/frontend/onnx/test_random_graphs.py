@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random models beside ONNX Runtime.  RANDOM_GRAPHS="FIRST:LAST" in the environment runs other seeds."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from random_graphs import feeds_of, model_of
+
+pytestmark = pytest.mark.peer
+
+FIRST, LAST = map(int, os.environ.get("RANDOM_GRAPHS", "0:16").split(":"))
+
+
+def close(ours: np.ndarray, peer: np.ndarray) -> bool:
+    """Up to rounding; a few elements may lie on the other side of a jump."""
+    if ours.shape != peer.shape:
+        return False
+    finite = np.isfinite(peer)
+    scale = 1e-3 + np.abs(peer[finite]).max(initial=0)
+    off = ~np.isclose(ours, peer, rtol=1e-3, atol=1e-4 * scale, equal_nan=True)
+    return bool(off.sum() <= 0.01 * off.size)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, LAST))
+def test_model(seed, run_model_once):
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as REFUSED
+
+    model, inputs = model_of(seed)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    ours = run_model_once(model)
+    for feed in feeds_of(seed, inputs):
+        try:
+            wanted = peer.run(None, feed)
+        except (REFUSED.RuntimeException, REFUSED.InvalidArgument):
+            continue  # sizes that this model does not allow
+        for name, mine, theirs in zip(model.graph.output, ours(feed), wanted, strict=True):
+            assert close(mine, theirs), f"seed {seed}, output {name.name}, {theirs.shape}"
