@@ -130,10 +130,12 @@ class SizeMap {
   std::unordered_map<const ffi::Object*, Expr> origin_;
 };
 
-// The value of a tensor constant of one element as an immediate.
-std::optional<Expr> ScalarConstant(const Expr& e) {
+// The value of a tensor constant of one element as an immediate; `any_rank`: also one with
+// dimensions.
+std::optional<Expr> ScalarConstant(const Expr& e, bool any_rank) {
   const auto* constant = e.as<ir::ConstantObj>();
-  if (constant == nullptr || constant->data.ndim() != 0 ||
+  if (constant == nullptr ||
+      (any_rank ? constant->data.numel() != 1 : constant->data.ndim() != 0) ||
       constant->data.device().device_type != kDLCPU)
     return std::nullopt;
   DLDataType dtype = constant->data.dtype();
@@ -313,12 +315,19 @@ class Converter {
     tensors->push_back(placeholder);
     Var var(name, ir::TensorType(dims, type->dtype, type->vdevice));
     placeholders_.push_back(placeholder);
-    if (auto value = ScalarConstant(arg)) {
+    if (auto value = ScalarConstant(arg, IsKnownBetter(arg))) {
       scalar_values_.emplace(name, *value);
       return arg;  // type rules may look at constants
     }
     args_.push_back(arg);
     return arg.as<ir::ConstantObj>() ? arg : Expr(var);
+  }
+
+  // Does the code gain from knowing this number?  Others stay arguments, so that programs which
+  // differ in them only are one.
+  bool IsKnownBetter(const Expr& arg) const {
+    const bool divides = op_->name == "relax.divide" || op_->name == "relax.power";
+    return divides && call_->args.size() == 2 && arg.same_as(call_->args[1]);
   }
 
   Expr Tuple(const Expr& arg, const ir::TupleTypeObj* type, ops::Tensors* tensors) {

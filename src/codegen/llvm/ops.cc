@@ -2,6 +2,8 @@
 // Operators.  Integer division by zero gives 0 and least / -1 gives least: nothing traps.
 #include "codegen/llvm/ops.h"
 
+#include <cmath>
+
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
@@ -27,6 +29,31 @@ llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element) {
 namespace {
 
 bool IsHalf(DLDataType t) { return t.bits == 16 && IsFloat(t); }
+// a / c without a division: a product with 1 / c in two parts,
+// rounded once.  Of all float32 values one in millions, for few divisors, differs from the division
+// in its last bit, and so may quotients below 1e-36; infinities and NaNs do not.  Null: c is not of
+// the kind that allows it.
+Value* DivideByConstant(llvm::IRBuilder<>& b, Value* a, Value* divisor) {
+  auto* constant = llvm::dyn_cast<Constant>(divisor);
+  if (constant != nullptr && constant->getType()->isVectorTy())
+    constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  if (number == nullptr) return nullptr;
+  const float c = number->getValueAPF().convertToFloat();
+  // Neither the parts nor the product leave the range of normal numbers on their own.
+  if (!(std::fabs(c) > 0x1p-60F && std::fabs(c) < 0x1p60F)) return nullptr;
+  const double inverse = 1.0 / static_cast<double>(c);
+  // Towards zero: both parts then have one sign, and infinity stays infinity.
+  float high = static_cast<float>(inverse);
+  if (std::fabs(static_cast<double>(high)) > std::fabs(inverse)) high = std::nextafterf(high, 0.0F);
+  const auto low = static_cast<float>(inverse - static_cast<double>(high));
+  llvm::Type* type = a->getType();
+  Value* main = llvm::ConstantFP::get(type, static_cast<double>(high));
+  if (low == 0.0F) return b.CreateFMul(a, main);
+  Value* rest = b.CreateFMul(a, llvm::ConstantFP::get(type, static_cast<double>(low)));
+  return b.CreateIntrinsic(Intrinsics::fma, {type}, {a, main, rest});
+}
+
 // Kept as float32 in registers.
 bool IsNarrow(DLDataType t) { return IsHalf(t) || IsFloat8(t); }
 
@@ -132,7 +159,11 @@ Value* ValueOps::FloatBinary(BinaryOp op, Value* a, Value* b, DLDataType t) {
     case BinaryOp::kAdd: return b_.CreateFAdd(a, b);
     case BinaryOp::kSub: return b_.CreateFSub(a, b);
     case BinaryOp::kMul: return b_.CreateFMul(a, b);
-    case BinaryOp::kDiv: return b_.CreateFDiv(a, b);
+    case BinaryOp::kDiv:
+      if (t.bits == 32 && traits_.fma) {
+        if (Value* quotient = DivideByConstant(b_, a, b)) return quotient;
+      }
+      return b_.CreateFDiv(a, b);
     default: break;  // the remainders below
   }
   RELAXVM_CHECK(op == BinaryOp::kMod || op == BinaryOp::kFloorMod || op == BinaryOp::kFloorDiv)
