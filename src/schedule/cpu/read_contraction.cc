@@ -186,7 +186,11 @@ class Reader {
     } else {
       const Axis* vector = nullptr;
       for (const Axis& axis : c_.stage.spatial) {
-        if (ir::IsIntValue(out->Coeff(axis.var), 1) && in(*a, axis) != in(*b, axis)) vector = &axis;
+        if (!ir::IsIntValue(out->Coeff(axis.var), 1) || in(*a, axis) == in(*b, axis)) continue;
+        // One column says nothing: another axis of the same operand may fill registers.
+        const bool single =
+            vector != nullptr && ir::IsIntValue(axis.extent, 1) && in(*a, axis) == in(*a, *vector);
+        if (!single) vector = &axis;
       }
       if (vector == nullptr) return false;
       if (in(*a, *vector)) {

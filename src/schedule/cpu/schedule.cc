@@ -19,6 +19,7 @@ using tir::SeqStmt;
 constexpr int64_t kBlockElems =
     4096;  // one iteration of a parallel loop over a plain run of elements
 constexpr int64_t kWorkPerRow = 8192;      // additions; below it, finding the row would be felt
+constexpr int kCostlyFinish = 20;          // additions; mostly empty vectors waste it
 constexpr int64_t kTypicalSize = 64;       // of a dimension that is not known
 constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
 
@@ -195,6 +196,13 @@ class Scheduler {
     return true;
   }
 
+  // A contraction whose vectors would be mostly empty.
+  bool HasFewColumns(const Stage& stage) const {
+    if (stage.spatial.empty() || !IsContraction(SplitAxes(stage, &analyzer_))) return false;
+    const auto columns = ir::AsInt(stage.spatial.back().extent);
+    return columns.has_value() && columns.value() * 4 <= traits_.Lanes(ElemBytes(stage));
+  }
+
   // The next stage, when it consumes the contraction element by element and nobody else does.
   const Stage* EpilogueOf(size_t at) const {
     if (at + 1 >= program_.stages.size()) return nullptr;
@@ -208,6 +216,7 @@ class Scheduler {
     for (size_t i = 0; i < main.spatial.size(); ++i) {
       if (!main.indices[i].same_as(main.spatial[i].var)) return nullptr;
     }
+    if (HasFewColumns(main) && CostOf(next.value) >= kCostlyFinish) return nullptr;
     bool identity = true;
     tir::PostOrderVisit(tir::Evaluate(next.value), [&](const ffi::ObjectRef& node) {
       const auto* load = node.as<BufferLoadObj>();
