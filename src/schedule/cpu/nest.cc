@@ -57,16 +57,34 @@ class NestEmitter {
 
  private:
   double Score(const Axis& axis, bool reduce) const {
+    // Where an index is read from memory says little: it is read once for all that it leads to.
+    class Loads : public tir::StmtVisitor {
+     public:
+      std::vector<const BufferLoadObj*> outer, of_indices;
+      void VisitBufferLoad(const BufferLoadObj* load) override {
+        (depth_ == 0 ? outer : of_indices).push_back(load);
+        ++depth_;
+        StmtVisitor::VisitBufferLoad(load);
+        --depth_;
+      }
+
+     private:
+      int depth_ = 0;
+    } loads;
+    loads.Visit(tir::Evaluate(stage_.value));
     double score = reduce ? -1 : 0;
-    tir::PostOrderVisit(tir::Evaluate(stage_.value), [&](const ffi::ObjectRef& node) {
-      const auto* load = node.as<BufferLoadObj>();
-      if (load == nullptr) return;
+    for (const BufferLoadObj* load : loads.outer) {
       switch (StepOf(load->indices[0], axis)) {
         case Step::kContiguous: score += 2; break;
         case Step::kSame: score += 0.25; break;
         case Step::kScattered: score -= 3; break;
       }
-    });
+    }
+    for (const BufferLoadObj* load : loads.of_indices) {
+      if (StepOf(load->indices[0], axis) != Step::kContiguous) continue;
+      score += 1;
+      break;
+    }
     if (!reduce) {
       switch (StepOf(stage_.indices[0], axis)) {
         case Step::kContiguous: score += 3; break;
