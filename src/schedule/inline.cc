@@ -16,6 +16,9 @@ using tir::BufferLoad;
 using tir::BufferLoadObj;
 
 constexpr int kCheap = 6;
+// What only moves data may stand in several users up to this cost: a chain of gathers whose places
+// are read several times each would otherwise grow by that factor at every link.
+constexpr int kCheapToMove = 32;
 
 // Moves data without computing: a load, or one of several chosen by position, or padding.
 bool OnlyMovesData(const Expr& e) {
@@ -116,8 +119,10 @@ class Inliner {
       uses += loads;
       users.push_back(i);
     }
-    const bool cheap = CostOf(producer.value) <= kCheap || OnlyMovesData(producer.value);
-    if (uses > 1 && !cheap) return false;
+    const int cost = CostOf(producer.value);
+    const bool moves = OnlyMovesData(producer.value);
+    if (uses > 1 && cost > (moves ? kCheapToMove : kCheap)) return false;
+    const bool cheap = moves || cost <= kCheap;
     // A formula read over and over along an axis it does not have is computed over and over.
     if (!cheap) {
       for (size_t user : users) {

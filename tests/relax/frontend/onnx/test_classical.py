@@ -28,6 +28,29 @@ def leaves(prefix: str, ids: list[int], weights: list[float]) -> dict:
     return {**NODES, **named, f"{prefix}_ids": ids, f"{prefix}_weights": weights}
 
 
+def deep_forest(depth: int, trees: int) -> dict:
+    """Complete trees with made-up questions; each leaf weighs its number in the tree."""
+    inner, all_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    rng = np.random.default_rng(depth)
+    nodes = [(tree, node) for tree in range(trees) for node in range(all_nodes)]
+    child = lambda node, side: 2 * node + side if node < inner else 0
+    lasts = [(tree, node) for tree, node in nodes if node >= inner]
+    return {
+        "nodes_treeids": [tree for tree, _ in nodes],
+        "nodes_nodeids": [node for _, node in nodes],
+        "nodes_featureids": [int(rng.integers(3)) for _ in nodes],
+        "nodes_modes": ["BRANCH_LEQ" if node < inner else "LEAF" for _, node in nodes],
+        "nodes_values": [float(np.float32(rng.standard_normal())) for _ in nodes],
+        "nodes_truenodeids": [child(node, 1) for _, node in nodes],
+        "nodes_falsenodeids": [child(node, 2) for _, node in nodes],
+        "target_treeids": [tree for tree, _ in lasts],
+        "target_nodeids": [node for _, node in lasts],
+        "target_ids": [0] * len(lasts),
+        "target_weights": [float(node) for _, node in lasts],
+        "n_targets": 1,
+    }
+
+
 LINEAR = [0.5, -1.0, 2.0, 1.0, 0.25, -0.5, 0.0, 1.0, -1.0]
 CASES = {
     # name: (operator, attributes, number of outputs, opset of the domain)
@@ -52,6 +75,8 @@ CASES = {
         {"coefficients": LINEAR[:6], "intercepts": [0.1, 0.2], "classlabels_ints": [0, 1],
          "post_transform": "LOGISTIC"}, 2, 1),
     "tree regressor": ("TreeEnsembleRegressor", {**leaves("target", [0, 1, 2, 0, 1, 2], WEIGHTS), "n_targets": 3}, 1, 3),
+    # Scheduling once copied the whole way down for each of the four reads of a place.
+    "tree regressor deep": ("TreeEnsembleRegressor", deep_forest(8, 3), 1, 3),
     "tree regressor average": (
         "TreeEnsembleRegressor",
         {**leaves("target", [0, 1, 0, 0, 1, 1], WEIGHTS), "n_targets": 2, "aggregate_function": "AVERAGE",
