@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort, argsort, topk: a stable merge sort of the indices of each line, bottom up.  NaN comes after
-// everything (descending: before everything).
+// sort, argsort, topk: a stable merge sort of each line, bottom up, of packed elements
+// (packed_order.h) or of indices.  NaN comes after everything (descending: before everything).
+#include "ops/search/packed_order.h"
 #include "ops/sort_line.h"
 
 namespace relaxvm::ops {
@@ -75,7 +76,13 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     }
     const auto kept = ir::AsInt(keep);
     const bool select = kept.has_value() && kept.value() > 0 && kept.value() <= kMaxSelected;
-    Buffer order("order", {select ? keep : n}, Int(64)), spare("spare", {n}, Int(64));
+    const bool packed = !select && CanPack(data.elem_dtype());
+    // Of many elements, few are found before they are sorted.
+    const auto extent = ir::AsInt(n);
+    const bool few = packed && kept.has_value() && kept.value() > 0 &&
+                     (!extent.has_value() || kept.value() * 2 <= extent.value());
+    const Expr length = select ? keep : few ? keep + Expr(1) : n;
+    Buffer order("order", {length}, Int(64)), spare("spare", {length}, Int(64));
     ffi::Array<Stmt> one_line;
     // Lines are independent: one loop over all of them, split over threads.
     ir::Var number("line", Int(64));
@@ -96,15 +103,17 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     auto value = [&](const Expr& index) { return data.Load(element(index)); };
     one_line.push_back(tir::AllocBuffer(order));
     if (!select) one_line.push_back(tir::AllocBuffer(spare));
-    one_line.push_back(select ? SelectLine(value, n, order, kept.value(), descending)
-                              : SortLine(value, n, order, spare, descending));
+    one_line.push_back(select   ? SelectLine(value, n, order, kept.value(), descending)
+                       : few    ? SelectPacked(value, n, keep, order, spare, descending)
+                       : packed ? SortPacked(value, n, order, spare, descending)
+                                : SortLine(value, n, order, spare, descending));
     // Ranks that the line does not have get 0 and index -1.
     const bool all_there = kept.has_value() && ir::AsInt(n).has_value() && *kept <= *ir::AsInt(n);
     const bool guarded = !all_there && !ir::StructuralEqual(keep, n);
     one_line.push_back(LoopNest(
         {keep},
         [&](const Indices& k) -> Stmt {
-          Expr index = order.Load(k);
+          Expr index = packed ? IndexOf(order.Load(k)) : order.Load(k);
           Stmt there = emit(outs, element(k[0]), index, value(index));
           if (!guarded) return there;
           Stmt missing = emit(outs, element(k[0]), Expr(-1), Number(data.elem_dtype(), 0));
