@@ -15,6 +15,8 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
+constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
+
 class TileEmitter {
  public:
   TileEmitter(const Contraction& c, int64_t panel_width, const TilePart& part,
@@ -227,25 +229,52 @@ class TileEmitter {
     }
   }
 
+  // Finishes the sums of `row` in one run of columns, which lie in `sums` from `at` on.
+  Stmt StoreRun(const Expr& row, const Columns& c, bool last, const Buffer& sums,
+                const Expr& at) const {
+    Var lane("lane", Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.row.var, row_start_ + row);
+    map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+    Expr value = sums.Load({at + lane});
+    if (c_.NeedsCorrection()) value = value - correction_.Load({Expr(c.offset) + lane});
+    if (c_.stage.finish.defined()) {
+      map.Set(c_.stage.reduced, value);
+      value = tir::Substitute(c_.stage.finish, map);
+    }
+    value = ir::Cast(c_.stage.out->elem_dtype(), value);
+    Expr inside = Inside(lane, c, last);
+    if (inside.defined()) value = PredicateLoads(value, lane, inside);
+    return Lanes(
+        lane, c,
+        BufferStore(*c_.stage.out, value, {tir::Substitute(c_.stage.indices[0], map)}, inside));
+  }
+
   void Store(ffi::Array<Stmt>* seq) const {
-    EachRegister([&](int64_t row, const Columns& c, bool last) {
+    const bool is_dear = c_.stage.finish.defined() && CostOf(c_.stage.finish) >= kDearFinish;
+    if (!is_dear || part_.rows == 1) {
+      EachRegister([&](int64_t row, const Columns& c, bool last) {
+        seq->push_back(StoreRun(Expr(row), c, last, acc_, At(0, row, c)));
+      });
+      return;
+    }
+    // Written once for each register, a polynomial makes more code than the product itself: the
+    // sums go to memory, where a loop over rows reads them.
+    Buffer sums("sums", {Expr(part_.rows * width_)}, c_.acc, "local");
+    seq->push_back(tir::AllocBuffer(sums));
+    EachRegister([&](int64_t row, const Columns& c, bool) {
       Var lane("lane", Int(64));
-      ffi::Map<Var, Expr> map;
-      map.Set(c_.row.var, row_start_ + Expr(row));
-      map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
-      Expr value = acc_.Load({At(0, row, c) + lane});
-      if (c_.NeedsCorrection()) value = value - correction_.Load({Expr(c.offset) + lane});
-      if (c_.stage.finish.defined()) {
-        map.Set(c_.stage.reduced, value);
-        value = tir::Substitute(c_.stage.finish, map);
-      }
-      value = ir::Cast(c_.stage.out->elem_dtype(), value);
-      Expr inside = Inside(lane, c, last);
-      if (inside.defined()) value = PredicateLoads(value, lane, inside);
-      seq->push_back(Lanes(
-          lane, c,
-          BufferStore(*c_.stage.out, value, {tir::Substitute(c_.stage.indices[0], map)}, inside)));
+      Expr at = At(0, row, c) + lane;
+      seq->push_back(Lanes(lane, c, BufferStore(sums, acc_.Load({at}), {at})));
     });
+    Var row("row", Int(64));
+    ffi::Array<Stmt> runs;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      const Expr at = row * Expr(width_) + Expr(c.offset);
+      runs.push_back(StoreRun(row, c, v + 1 == part_.columns.size(), sums, at));
+    }
+    seq->push_back(Loop(row, Expr(part_.rows), ForKind::kSerial, SeqStmt::Flatten(runs)));
   }
 
   const Contraction& c_;
