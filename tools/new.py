@@ -129,13 +129,11 @@ def insert(path: str, macro: str, name: str, row: str) -> None:
     """Puts `row` where the names of `macro` rows stay sorted."""
     lines = (ROOT / path).read_text().split("\n")
     pattern = re.compile(rf"^\s*{macro}\(\s*\"?([\w.]+)")
-    at = 0
-    for number, line in enumerate(lines):
-        if match := pattern.match(line):
-            if match[1] == name:
-                sys.exit(f"new: {path}:{number + 1}: {name} exists")
-            if at == 0 or match[1] < name:
-                at = number + 1 if match[1] < name else number
+    rows = [(number, m[1]) for number, line in enumerate(lines) if (m := pattern.match(line))]
+    for number, other in rows:
+        if other == name:
+            sys.exit(f"new: {path}:{number + 1}: {name} exists")
+    at = next((number for number, other in rows if other > name), rows[-1][0] + 1)
     lines.insert(at, row)
     (ROOT / path).write_text("\n".join(lines))
     print(f"{path}:{at + 1}: {row}")
