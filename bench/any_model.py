@@ -17,10 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _clock import least_seconds
 
 _DTYPES = {"float": "float32", "double": "float64"}
 _TIME_LIMIT_S = 300
@@ -69,17 +69,6 @@ def open_model(engine: str, path: str, threads: int) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def least_ms(run: Callable[[], Any], seconds: float) -> float:
-    best, begin = float("inf"), time.perf_counter()
-    while True:
-        start = time.perf_counter()
-        run()
-        end = time.perf_counter()
-        best = min(best, end - start)
-        if end - begin > seconds:
-            return best * 1e3
-
-
 def child(engine: str, case: dict[str, Any], args: argparse.Namespace) -> None:
     """Runs one engine; answers and figures go to files beside `args.child`."""
     start, spent = time.perf_counter(), time.process_time()
@@ -91,7 +80,7 @@ def child(engine: str, case: dict[str, Any], args: argparse.Namespace) -> None:
         feed = feed_of(session.get_inputs(), dims, case)
         outputs = session.run(None, feed)
         np.savez(f"{args.child}.{index}.npz", *outputs)
-        rows.append(least_ms(lambda: session.run(None, feed), args.seconds))  # noqa: B023
+        rows.append(least_seconds(lambda: session.run(None, feed), args.seconds) * 1e3)  # noqa: B023
     pathlib.Path(args.child).write_text(
         json.dumps({"ready_s": ready, "cpu_s": spent, "run_mb": peak_mb(), "ms": rows})
     )

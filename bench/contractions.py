@@ -14,24 +14,13 @@ import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from _clock import least_seconds
 
 SECONDS = 0.15  # of measuring, for each figure
-
-
-def least_seconds(run: Callable[[], object]) -> float:
-    run()
-    least, total = 1e9, 0.0
-    while total < SECONDS:
-        start = time.perf_counter()
-        run()
-        took = time.perf_counter() - start
-        least, total = min(least, took), total + took
-    return least
 
 
 # ---- cases: a dictionary each, understood by both sides
@@ -118,20 +107,20 @@ def peer_seconds(case: dict[str, Any]) -> dict[str, float]:
     with torch.inference_mode():
         if "b" in case:
             a, b = array(case["b"], case["m"], case["k"]), array(case["b"], case["n"], case["k"])
-            found["torch"] = least_seconds(lambda: torch.matmul(a, b.transpose(1, 2)))
+            found["torch"] = least_seconds(lambda: torch.matmul(a, b.transpose(1, 2)), SECONDS)
         elif "m" in case:
             a, b = array(case["m"], case["k"]), array(case["k"], case["n"])
             w = b.T.contiguous()
-            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b))
-            found["linear"] = least_seconds(lambda: torch.nn.functional.linear(a, w))
+            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b), SECONDS)
+            found["linear"] = least_seconds(lambda: torch.nn.functional.linear(a, w), SECONDS)
             x, y = a.numpy(), b.numpy()
             out = np.empty((case["m"], case["n"]), "float32")
-            found["numpy"] = least_seconds(lambda: np.matmul(x, y, out=out))
+            found["numpy"] = least_seconds(lambda: np.matmul(x, y, out=out), SECONDS)
         elif case["group"] == "transposed":
             x, w = array(1, case["c"], *case["size"]), array(case["c"], case["o"], 2, 2)
             for name, form in layouts(x, w, torch):
                 found[name] = least_seconds(
-                    lambda f=form: torch.nn.functional.conv_transpose2d(*f, stride=2)
+                    lambda f=form: torch.nn.functional.conv_transpose2d(*f, stride=2), SECONDS
                 )
         else:
             rank = len(case["size"])
@@ -143,7 +132,8 @@ def peer_seconds(case: dict[str, Any]) -> dict[str, float]:
                 found[name] = least_seconds(
                     lambda f=form: conv(
                         *f, stride=case["stride"], padding=pad, groups=case["groups"]
-                    )
+                    ),
+                    SECONDS,
                 )
     return found
 
@@ -233,7 +223,7 @@ def our_seconds(case: dict[str, Any], threads: int) -> float:
     vm.set_num_threads(threads)
     main = vm["main"]
     tensors = [relaxvm.runtime.tensor(x) for x in inputs]
-    return least_seconds(lambda: main(*tensors))
+    return least_seconds(lambda: main(*tensors), SECONDS)
 
 
 def main() -> None:

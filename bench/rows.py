@@ -18,11 +18,10 @@ import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _clock import least_seconds
 
 Shape = tuple[int, ...]
 SQUARE = (1024, 1024)
@@ -122,17 +121,7 @@ MEMORY = [
     Kernel("concat", (LARGE, LARGE), "op.concat([x, y], axis=0)", moved=(2, 2)),
 ]
 ASKED_OF_BANDWIDTH = 0.9
-
-
-def least_seconds(run: Callable[[], object], budget: float) -> float:
-    run()
-    least, start, count = float("inf"), time.perf_counter(), 0
-    while count < 5 or time.perf_counter() - start < budget:
-        begin = time.perf_counter()
-        run()
-        least = min(least, time.perf_counter() - begin)
-        count += 1
-    return least
+ROUNDS = 5  # at least
 
 
 def inputs(kernel: Kernel) -> list[np.ndarray]:
@@ -155,7 +144,7 @@ def serve(threads: int) -> int:
             values = dict(zip("xyz", map(torch.from_numpy, inputs(kernel)), strict=False))
             names = {"torch": torch, "f": torch.nn.functional, **values}
             run = eval(f"lambda: {kernel.torch}", names)
-            print(least_seconds(run, budget), flush=True)
+            print(least_seconds(run, budget, ROUNDS), flush=True)
             del values, names, run
     return 0
 
@@ -202,7 +191,7 @@ def our_seconds(kernel: Kernel, threads: int, budget: float) -> float:
         builder.emit_func_output(result)
     vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=threads)
     main, args = vm["main"], [relaxvm.runtime.tensor(a) for a in inputs(kernel)]
-    return least_seconds(lambda: main(*args), budget)
+    return least_seconds(lambda: main(*args), budget, ROUNDS)
 
 
 # ---- the limits of the machine
@@ -268,7 +257,7 @@ def limits(threads: int, budget: float) -> Limits:
         executable = relaxvm.compile(from_source(text))
         vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
         main, x = vm["main"], relaxvm.runtime.tensor(np.ones(ELEMENTS, np.float32))
-        return least_seconds(lambda: main(x), budget)
+        return least_seconds(lambda: main(x), budget, ROUNDS)
 
     num_bytes = 4.0 * ELEMENTS
     return Limits(
