@@ -24,7 +24,11 @@
 #include "support/hash.h"
 #include "vm/virtual_machine.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifndef __has_feature  // clang's way to ask
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define RELAXVM_SANITIZED 1
 #else
 #define RELAXVM_SANITIZED 0
