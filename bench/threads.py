@@ -6,11 +6,13 @@
 `start` is the time of a kernel cut over the threads less its share of the time in one thread: announcing the loop, the
 workers' way to it, meeting at its end.  `asleep` is the same when the workers have gone to sleep before.  `small` is
 what a kernel of nearly no work loses by being cut: its caller does all of it when no worker is there at once.
+`woken by the system` is the floor of what is asleep: one thread wakes another through an eventfd, nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import threading
 import time
@@ -78,7 +80,34 @@ def start_of_a_kernel(threads: int) -> None:
         one, many = (times_us(machine(threads, steps, n), x, rounds, pause_s) for n in (1, threads))
         share = threads if steps > 1 else 1
         least, median = (f(many) - f(one) / share for f in (min, statistics.median))
-        print(f"{name:32} least {least:6.2f} us, median {median:6.2f} us", flush=True)
+        print(f"{name:36} least {least:6.2f} us, median {median:6.2f} us", flush=True)
+
+
+def floor_of_waking(rounds: int = 200) -> None:
+    request, answer = os.eventfd(0), os.eventfd(0)
+    awake = [0.0]
+
+    def sleeper() -> None:
+        for _ in range(rounds):
+            os.eventfd_read(request)
+            awake[0] = time.perf_counter()
+            os.eventfd_write(answer, 1)
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    costs, delays = [], []
+    for _ in range(rounds):
+        time.sleep(2e-3)
+        start = time.perf_counter()
+        os.eventfd_write(request, 1)
+        costs.append((time.perf_counter() - start) * 1e6)
+        os.eventfd_read(answer)
+        delays.append((awake[0] - start) * 1e6)
+    thread.join()
+    for name, times in (("its caller", costs), ("until it runs", delays)):
+        least, median = min(times), statistics.median(times)
+        name = f"woken by the system, {name}"
+        print(f"{name:36} least {least:6.2f} us, median {median:6.2f} us", flush=True)
 
 
 def idle(threads: int) -> None:
@@ -87,7 +116,7 @@ def idle(threads: int) -> None:
     before = time.process_time()
     time.sleep(_IDLE_S)
     spent_ms = (time.process_time() - before) * 1e3
-    print(f"{'idle for 500 ms after a kernel':32} {spent_ms:6.2f} ms of the processor", flush=True)
+    print(f"{'idle for 500 ms after a kernel':36} {spent_ms:6.2f} ms of the processor", flush=True)
 
 
 def two_programs(threads: int) -> None:
@@ -112,7 +141,7 @@ def two_programs(threads: int) -> None:
             caller.join()
         rates.append(sum(calls) / _PROGRAM_S)
     print(
-        f"{'two programs, each all threads':32} {rates[1] / rates[0]:6.2f} of one's calls",
+        f"{'two programs, each all threads':36} {rates[1] / rates[0]:6.2f} of one's calls",
         flush=True,
     )
 
@@ -122,6 +151,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     threads = parser.parse_args().threads
     start_of_a_kernel(threads)
+    floor_of_waking()
     idle(threads)
     two_programs(threads)
 
