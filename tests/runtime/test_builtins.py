@@ -165,3 +165,55 @@ def test_attention_cache_grows_and_goes_round():
     assert view(cache).numpy()[:, 0].tolist() == [0, 4, 5, 3]
     with pytest.raises(ValueError, match="do not fit"):
         append(cache, tensor(np.zeros((1, 3))))
+
+
+def test_penalties_change_logits_in_place():
+    logits = tensor([[2.0, -2.0, 4.0, 1.0]])
+    builtin("apply_repetition_penalty")(logits, tensor([0, 1], "int32"), 2.0)
+    assert logits.numpy().tolist() == [[1, -4, 4, 1]]
+    builtin("apply_presence_and_frequency_penalty")(
+        logits, tensor([2, 3], "int32"), tensor([3, 1], "int32"), 0.5, 0.25
+    )
+    assert logits.numpy().tolist() == [[1, -4, 4 - 0.5 - 0.75, 1 - 0.75]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 2.0])
+def test_softmax_with_temperature_is_row_by_row(temperature):
+    values = np.array([[1, 3, 2], [-1000, -1001, -1002]], "f4")
+    logits = tensor(values)
+    builtin("apply_softmax_with_temperature")(logits, temperature)
+    e = np.exp((values - values.max(1, keepdims=True)) / max(temperature, 1e-3))
+    np.testing.assert_allclose(logits.numpy(), e / e.sum(1, keepdims=True), rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize(
+    "name, args, kind, message",
+    [
+        ("apply_repetition_penalty", ([3], 1.0), IndexError, "token 3 is none of the 3 logits"),
+        ("apply_repetition_penalty", ([-1], 1.0), IndexError, "token -1 is none"),
+        ("apply_repetition_penalty", ([0], 0.0), ValueError, "penalty is positive"),
+        ("apply_presence_and_frequency_penalty", ([0], [1, 2], 0.0, 0.0), ValueError, "2 counts"),
+        ("apply_softmax_with_temperature", (-1.0,), ValueError, "not negative"),
+    ],
+)
+def test_penalties_refuse_what_has_no_meaning(name, args, kind, message):
+    values = [tensor(a, "int32") if isinstance(a, list) else a for a in args]
+    with pytest.raises(kind, match=message):
+        builtin(name)(tensor([1, 2, 3]), *values)
+
+
+def test_parameters_of_the_cache_as_a_module():
+    for i in range(3):
+        builtin("tensor_cache.update")(f"pm_{i}", tensor([i]), True)
+    module = builtin("param_module_from_cache")("pm", -1)
+    assert [int(t.numpy()[0]) for t in module.get_function("get_params")()] == [0, 1, 2]
+    module = builtin("param_module_from_cache_by_name")(["pm_2", "pm_0"])
+    assert [int(t.numpy()[0]) for t in module.get_function("get_params")()] == [2, 0]
+    with pytest.raises(KeyError, match="pm_7"):
+        builtin("param_module_from_cache_by_name")(["pm_7"])
+
+
+def test_debug_print_shows_line_shape_dtype_and_values(capsys):
+    builtin("debug_print")("model.py:7", tensor([[1, 2]], "int32"))
+    text = capsys.readouterr().out
+    assert text == "model.py:7: shape = (1, 2), dtype = int32, data =\n[[1 2]]\n"

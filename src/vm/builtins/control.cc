@@ -103,6 +103,16 @@ void InvokeDebugFunc(Args args, ffi::Any* result) {
 
 void Print(Args args, ffi::Any*) { GlobalFunction("relaxvm.hook.print")(Format(args, 0)); }
 
+// (line, tensor)
+void DebugPrint(Args args, ffi::Any*) {
+  const ffi::Tensor tensor = args.Tensor(1);
+  const std::string about =
+      ": shape = " + DescribeShape(tensor.shape().data(), tensor.shape().size()) +
+      ", dtype = " + std::string(ffi::DLDataTypeToString(tensor.dtype())) + ", data =\n";
+  GlobalFunction("relaxvm.hook.print")(
+      GlobalFunction("relaxvm.hook.format")("{}{}{}", args.view(0), about, tensor));
+}
+
 // (cond, format, values...)
 void AssertOp(Args args, ffi::Any*) {
   int truth = ReadCondition(args.context, &args[0]);
