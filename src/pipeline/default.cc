@@ -89,6 +89,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   if (name == "default") {
     p.Run(Pass::kDeadCodeElimination);
     p.Run(Pass::kRewriteDataflowReshape);
+    p.Run(Pass::kShareTensorPrograms);
   }
   p.Run(Pass::kRealizeVDevice, {{"constants", true}});
   if (name != "zero") Finish(p);
