@@ -46,7 +46,7 @@ struct Stage {
   // Of a reduction: an elementwise stage over the reduced axis, whose element is stored right
   // before it is read.
   std::shared_ptr<const Stage> before;
-  // Of an elementwise stage: a load at each point, of memory that is needed soon.
+  // A load at each point of the one axis that the stage walks along, of memory that is needed soon.
   Expr ahead;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 

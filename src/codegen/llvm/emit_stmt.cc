@@ -188,15 +188,22 @@ void ProgramEmitter::VisitFor(const tir::ForObj* s) {
       prefetch == s->annotations.end() ? ir::Expr() : (*prefetch).second.cast<ir::Expr>());
 }
 
-// Fetches the cache line of a load into the second cache: the first is busy with what is there.
+// Fetches the cache lines of a load (of a ramp of elements) into the second cache: the first is
+// busy with what is there.
 void ProgramEmitter::EmitPrefetch(const ir::Expr& e) {
   const auto* load = e.as<tir::BufferLoadObj>();
   auto slot = load == nullptr ? f_->buffers.end() : f_->buffers.find(load->buffer.get());
   RELAXVM_CHECK(slot != f_->buffers.end()) << name_ << ": prefetch of what is no load";
-  Value* pointer = ElementPointer(slot->second, AddressOf(slot->second, load->indices).offset);
+  const Address address = AddressOf(slot->second, load->indices);
+  Value* offset = address.offset;
   constexpr int kRead = 0, kSecondCache = 2, kData = 1;
-  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
-                     {pointer, b_.getInt32(kRead), b_.getInt32(kSecondCache), b_.getInt32(kData)});
+  for (int i = 0; i < address.lanes; ++i) {
+    if (i > 0) offset = b_.CreateAdd(offset, address.lane_stride);
+    Value* pointer = ElementPointer(slot->second, offset);
+    b_.CreateIntrinsic(
+        llvm::Intrinsic::prefetch, {pointer->getType()},
+        {pointer, b_.getInt32(kRead), b_.getInt32(kSecondCache), b_.getInt32(kData)});
+  }
   f_->memo.clear();
 }
 

@@ -225,7 +225,14 @@ Value* ValueOps::MinMax(bool is_max, Value* a, Value* b, DLDataType t) {
   auto predicate = is_max ? llvm::CmpInst::FCMP_OGT : llvm::CmpInst::FCMP_OLT;
   Value* chosen = b_.CreateSelect(b_.CreateFCmp(predicate, a, b), a, b);
   if (llvm::isa<Constant>(a)) return chosen;
-  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, chosen);
+  if (!a->getType()->getScalarType()->isFloatTy() && !a->getType()->getScalarType()->isDoubleTy())
+    return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, chosen);
+  // Any of two zeros will do.  Of the first operand it is asked whether it is a NaN: in a chain of
+  // maxima that is not the one which the chain waits for.
+  auto* call = b_.CreateBinaryIntrinsic(
+      is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, b, a);
+  llvm::cast<llvm::Instruction>(call)->setHasNoSignedZeros(true);
+  return call;
 }
 
 Value* ValueOps::Shift(BinaryOp op, Value* a, Value* b, DLDataType t) {

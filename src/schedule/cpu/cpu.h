@@ -19,8 +19,8 @@ inline constexpr const char* kParallelIf = "parallel_if";
 // Annotation of a parallel loop: a bool expression; where it holds, results are written past the
 // caches.  Stores of whole vectors must then start at multiples of the vector.
 inline constexpr const char* kStreamIf = "stream_if";
-// Annotation of a serial loop: a load whose cache line is fetched in each iteration; its index may
-// lie outside of the buffer.
+// Annotation of a serial loop: a load of one element or a ramp of them, whose cache lines are
+// fetched in each iteration; its index may lie outside of the buffer.
 inline constexpr const char* kPrefetch = "prefetch";
 
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits);

@@ -169,19 +169,28 @@ class NestEmitter {
     Var block("block", Int(64));
     Stmt whole =
         Loop(block, blocks, ForKind::kSerial, OneVector(axis, block * Expr(lanes_), Expr()));
-    if (const auto* loop = whole.as<tir::ForObj>(); loop != nullptr && stage_.ahead.defined()) {
-      ffi::Map<Var, Expr> map;
-      map.Set(axis.var, loop->loop_var * Expr(lanes_));
-      auto copy = ffi::make_object<tir::ForObj>(*loop);
-      copy->annotations.Set(kPrefetch, tir::Substitute(stage_.ahead, map));
-      whole = ir::NodeRef<For>(std::move(copy));
-    }
-    ffi::Array<Stmt> seq = {whole};
+    ffi::Array<Stmt> seq = {FetchingAhead(whole, axis, /*from=*/0, /*vectors=*/1)};
     if (!analyzer_->ProveEqual(done, axis.extent)) {
       seq.push_back(
           tir::IfThenElse(ir::Less(done, axis.extent), OneVector(axis, done, axis.extent)));
     }
     return Loops(Without(stage_.spatial, index), SeqStmt::Flatten(seq));
+  }
+
+  // Each iteration of a loop over blocks of `vectors` vectors, from `from` on, also fetches as many
+  // lines of what is needed soon.
+  Stmt FetchingAhead(const Stmt& blocks, const Axis& axis, const Expr& from,
+                     int64_t vectors) const {
+    const auto* loop = blocks.as<tir::ForObj>();
+    const auto* load = stage_.ahead.as<BufferLoadObj>();
+    if (loop == nullptr || load == nullptr) return blocks;
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, from + loop->loop_var * Expr(vectors * lanes_));
+    Expr at = tir::Substitute(load->indices[0], map);
+    if (vectors > 1) at = ir::RampExpr(at, lanes_, vectors);
+    auto copy = ffi::make_object<tir::ForObj>(*loop);
+    copy->annotations.Set(kPrefetch, Buffer(load->buffer).Load({at}));
+    return ir::NodeRef<For>(std::move(copy));
   }
 
   Expr Horizontal(const Expr& vector) const {
@@ -243,8 +252,9 @@ class NestEmitter {
       const Expr step = vectors * lanes_;
       Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
       Var block("block", Int(64));
-      body.push_back(Loop(block, blocks, ForKind::kSerial,
-                          Accumulate(acc, axis, done + block * step, vectors, Expr())));
+      Stmt loop = Loop(block, blocks, ForKind::kSerial,
+                       Accumulate(acc, axis, done + block * step, vectors, Expr()));
+      body.push_back(FetchingAhead(loop, axis, done, vectors));
       done = analyzer_->Simplify(done + blocks * step);
     }
     if (!analyzer_->ProveEqual(done, axis.extent)) {

@@ -320,14 +320,16 @@ class Scheduler {
       CollapseAxes(&flat, &analyzer_);
       flats.push_back(flat);
     }
-    if (!row_axes.empty()) flats.back().ahead = NextRow(flats, row_axes.back(), rows);
+    std::vector<Stage> loops;
     for (size_t i = 0; i < flats.size(); ++i) {
       if (i + 1 < flats.size() && GoesInto(flats[i], flats[i + 1])) {
         flats[i + 1].before = std::make_shared<const Stage>(flats[i]);
       } else {
-        body.push_back(EmitNest(flats[i], traits_, &analyzer_));
+        loops.push_back(flats[i]);
       }
     }
+    if (!row_axes.empty()) FetchNextRow(flats.front(), row_axes.back(), rows, &loops);
+    for (const Stage& s : loops) body.push_back(EmitNest(s, traits_, &analyzer_));
     return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
   }
 
@@ -351,27 +353,41 @@ class Scheduler {
     return reads && only_there;
   }
 
-  // While a row is finished, the next one comes near: what the first stage will read.  Null where
-  // that is not one run of memory, or where no loop goes along it.
-  Expr NextRow(const std::vector<Stage>& stages, const Axis& row, const RowTemps& temps) {
-    const Stage &first = stages.front(), &last = stages.back();
-    const std::vector<Axis>& axes = first.combine == Combine::kNone ? first.spatial : first.reduce;
-    if (axes.size() != 1 || last.combine != Combine::kNone || last.spatial.size() != 1)
-      return Expr();
-    if (!analyzer_.ProveEqual(axes[0].extent, last.spatial[0].extent)) return Expr();
-    Expr found;
+  // The one axis that a stage of a row walks along; null: there is none, or there are several.
+  static const Axis* AxisOf(const Stage& stage) {
+    const std::vector<Axis>& axes =
+        stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
+    const bool one = axes.size() == 1 && (stage.combine == Combine::kNone || stage.spatial.empty());
+    return one ? &axes[0] : nullptr;
+  }
+
+  // What the first stage will read of the next row comes near in the loop that computes most: that
+  // one leaves the memory most time.  Nothing is done where rows are no runs of memory.
+  void FetchNextRow(const Stage& first, const Axis& row, const RowTemps& temps,
+                    std::vector<Stage>* loops) {
+    const Axis* axis = AxisOf(first);
+    if (axis == nullptr) return;
+    Stage* best = nullptr;
+    int best_cost = 0;
+    for (Stage& loop : *loops) {
+      const Axis* along = AxisOf(loop);
+      if (along == nullptr || !analyzer_.ProveEqual(along->extent, axis->extent)) continue;
+      const int cost =
+          CostOf(loop.value) + (loop.before == nullptr ? 0 : CostOf(loop.before->value));
+      if (best == nullptr || cost >= best_cost) best = &loop, best_cost = cost;
+    }
+    if (best == nullptr) return;
     tir::PostOrderVisit(tir::Evaluate(first.value), [&](const ffi::ObjectRef& node) {
       const auto* load = node.as<BufferLoadObj>();
-      if (load == nullptr || found.defined() || temps.Has(load->buffer)) return;
-      auto linear = LinearOffset::Of(load->indices[0], {axes[0], row});
-      if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(axes[0].var), 1)) return;
+      if (load == nullptr || best->ahead.defined() || temps.Has(load->buffer)) return;
+      auto linear = LinearOffset::Of(load->indices[0], {*axis, row});
+      if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(axis->var), 1)) return;
       if (ir::IsIntValue(analyzer_.Simplify(linear->Coeff(row.var)), 0)) return;
       ffi::Map<Var, Expr> map;
-      map.Set(axes[0].var, last.spatial[0].var);
+      map.Set(axis->var, AxisOf(*best)->var);
       map.Set(row.var, row.var + Expr(1));
-      found = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
+      best->ahead = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
     });
-    return found;
   }
 
   // Of a group with one result.
