@@ -46,8 +46,10 @@ struct Stage {
   // Of a reduction: an elementwise stage over the reduced axis, whose element is stored right
   // before it is read.
   std::shared_ptr<const Stage> before;
-  // A load at each point of the one axis that the stage walks along, of memory that is needed soon.
+  // A load of memory that is needed soon, as a function of the one axis that the stage walks along;
+  // `ahead_quarters` elements come for each four points, one after the other.
   Expr ahead;
+  int64_t ahead_quarters = 0;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }

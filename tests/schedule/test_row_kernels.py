@@ -105,6 +105,38 @@ def test_argmax_gives_the_first_and_takes_nan_for_greatest(axis: int) -> None:
     np.testing.assert_array_equal(run([x], lambda v: op.argmax(v, axis=axis)), x.argmax(axis))
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [
+        ((33, 47), "llvm -mcpu=haswell"),
+        ((64, 130), "llvm"),
+        ((7, 5, 17), "llvm"),
+        ((40, 1, 65), "llvm"),
+        ((3, 3000), "llvm"),
+    ],
+)
+def test_rows_that_share_what_is_added_up(shape: Shape, target: str, symbolic: bool) -> None:
+    x = numbers(shape)
+    e = np.exp(x.astype("float64") - x.max(-1, keepdims=True))
+    got = run([x], lambda v: op.nn.softmax(v), symbolic, target)
+    np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
+    scale, shift = numbers(shape[-1:]), np.ones(shape[-1:], "float32")
+    got = run([x, scale, shift], lambda v, g, b: op.nn.layer_norm(v, g, b, axes=[-1]), symbolic)
+    wide = x.astype("float64")
+    centred = wide - wide.mean(-1, keepdims=True)
+    want = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * scale + shift
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("place", [0, 17, 69])
+def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
+    x = numbers((3, 70))
+    x[1, place] = np.nan
+    np.testing.assert_array_equal(run([x], lambda v: op.max(v, axis=-1)), x.max(-1))
+    np.testing.assert_array_equal(run([x], lambda v: op.min(v, axis=-1)), x.min(-1))
+
+
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None, causal: str | None
 ) -> np.ndarray:

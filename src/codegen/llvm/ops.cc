@@ -229,8 +229,8 @@ Value* ValueOps::MinMax(bool is_max, Value* a, Value* b, DLDataType t) {
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, chosen);
   // Any of two zeros will do.  Of the first operand it is asked whether it is a NaN: in a chain of
   // maxima that is not the one which the chain waits for.
-  auto* call = b_.CreateBinaryIntrinsic(
-      is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, b, a);
+  auto* call =
+      b_.CreateBinaryIntrinsic(is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, b, a);
   llvm::cast<llvm::Instruction>(call)->setHasNoSignedZeros(true);
   return call;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitNest: one stage as vector loops.  An axis is chosen to run along the lanes: one that memory
 // runs along too.
+#include <algorithm>
+
 #include "schedule/cpu/cpu.h"
 
 namespace relaxvm::schedule::cpu {
@@ -177,17 +179,19 @@ class NestEmitter {
     return Loops(Without(stage_.spatial, index), SeqStmt::Flatten(seq));
   }
 
-  // Each iteration of a loop over blocks of `vectors` vectors, from `from` on, also fetches as many
-  // lines of what is needed soon.
+  // Each iteration of a loop over blocks of `vectors` vectors, from `from` on, also fetches lines
+  // of what is needed soon.
   Stmt FetchingAhead(const Stmt& blocks, const Axis& axis, const Expr& from,
                      int64_t vectors) const {
     const auto* loop = blocks.as<tir::ForObj>();
     const auto* load = stage_.ahead.as<BufferLoadObj>();
-    if (loop == nullptr || load == nullptr) return blocks;
+    if (loop == nullptr || load == nullptr || stage_.ahead_quarters == 0) return blocks;
+    const int64_t elems = vectors * lanes_ * stage_.ahead_quarters / 4;
+    const int64_t lines = std::max<int64_t>(1, elems / lanes_);
     ffi::Map<Var, Expr> map;
-    map.Set(axis.var, from + loop->loop_var * Expr(vectors * lanes_));
+    map.Set(axis.var, from + loop->loop_var * Expr(elems));
     Expr at = tir::Substitute(load->indices[0], map);
-    if (vectors > 1) at = ir::RampExpr(at, lanes_, vectors);
+    if (lines > 1) at = ir::RampExpr(at, lanes_, lines);
     auto copy = ffi::make_object<tir::ForObj>(*loop);
     copy->annotations.Set(kPrefetch, Buffer(load->buffer).Load({at}));
     return ir::NodeRef<For>(std::move(copy));
@@ -254,7 +258,8 @@ class NestEmitter {
       Var block("block", Int(64));
       Stmt loop = Loop(block, blocks, ForKind::kSerial,
                        Accumulate(acc, axis, done + block * step, vectors, Expr()));
-      body.push_back(FetchingAhead(loop, axis, done, vectors));
+      // What one vector after the other fetches at the end of a row is not worth a loop.
+      body.push_back(vectors == 1 ? loop : FetchingAhead(loop, axis, done, vectors));
       done = analyzer_->Simplify(done + blocks * step);
     }
     if (!analyzer_->ProveEqual(done, axis.extent)) {

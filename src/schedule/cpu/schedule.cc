@@ -22,6 +22,10 @@ constexpr int64_t kWorkPerRow = 8192;      // additions; below it, finding the r
 constexpr int kCostlyFinish = 20;          // additions; mostly empty vectors waste it
 constexpr int64_t kTypicalSize = 64;       // of a dimension that is not known
 constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
+// Rows of up to so many bytes go two at a time, where there are so many of them: while one is
+// added up across its lanes, the other one's vectors pass.
+constexpr int64_t kShortRowBytes = 8192;
+constexpr int64_t kManyRows = 32;
 
 // Stages [begin, end) that run together for each combination of the first `num_rows` axes.
 struct Group {
@@ -39,6 +43,8 @@ bool ReadsBuffer(const Stage& stage, const Var& buffer) {
 
 class RowTemps : public tir::StmtMutator {
  public:
+  // Stands in front of the indices of all temporaries, when it is defined.
+  Expr slot;
   // Accesses of `from` lose their first `num_rows` indices and go to `to`.
   void Add(const Var& from, Buffer to, size_t num_rows) {
     map_.emplace(from.get(), std::pair(std::move(to), num_rows));
@@ -46,8 +52,10 @@ class RowTemps : public tir::StmtMutator {
   bool Has(const Var& buffer) const { return map_.count(buffer.get()); }
   const Buffer& BufferOf(const Var& from) const { return map_.at(from.get()).first; }
   ffi::Array<Expr> Inner(const Var& from, const ffi::Array<Expr>& indices) const {
-    return ffi::Array<Expr>(
+    ffi::Array<Expr> inner(
         indices.begin() + static_cast<std::ptrdiff_t>(map_.at(from.get()).second), indices.end());
+    if (slot.defined()) inner.insert(inner.begin(), slot);
+    return inner;
   }
   Expr MutateBufferLoad(const BufferLoad& load) override {
     if (!Has(load->buffer)) return StmtMutator::MutateBufferLoad(load);
@@ -281,6 +289,12 @@ class Scheduler {
     if (group.end == group.begin + 1) return EmitSingle(program_.stages[group.begin]);
     ffi::Array<Stmt> body;
     RowTemps rows;
+    const Stage& first = program_.stages[group.begin];
+    std::vector<Axis> row_axes(first.spatial.begin(),
+                               first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+    const int64_t at_once = RowsAtOnce(group, row_axes);
+    Var slot("slot", Int(64));
+    if (at_once > 1) rows.slot = slot;
     for (size_t i = group.begin; i < group.end; ++i) {
       const Stage& s = program_.stages[i];
       if (!temps_.count(s.out->get()) || !ReadOnlyBy(*s.out, group.begin, group.end)) continue;
@@ -292,14 +306,12 @@ class Scheduler {
       for (const Expr& d : inner)
         bytes = ir::AsInt(d).has_value() && bytes < (1 << 30) ? bytes * ir::AsInt(d).value()
                                                               : int64_t{1} << 40;
+      if (at_once > 1) inner.insert(inner.begin(), Expr(at_once));
       Buffer buffer((*s.out)->name, inner, s.out->elem_dtype(),
                     bytes <= kMaxLocalBytes ? "local" : "global");
       rows.Add(*s.out, buffer, group.num_rows);
       body.push_back(tir::AllocBuffer(buffer));
     }
-    const Stage& first = program_.stages[group.begin];
-    std::vector<Axis> row_axes(first.spatial.begin(),
-                               first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
     Expr work = 0;
     std::vector<Stage> flats;
     for (size_t i = group.begin; i < group.end; ++i) {
@@ -328,9 +340,48 @@ class Scheduler {
         loops.push_back(flats[i]);
       }
     }
-    if (!row_axes.empty()) FetchNextRow(flats.front(), row_axes.back(), rows, &loops);
-    for (const Stage& s : loops) body.push_back(EmitNest(s, traits_, &analyzer_));
-    return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
+    if (!row_axes.empty()) FetchNextRow(flats.front(), row_axes.back(), at_once, rows, &loops);
+    if (at_once == 1) {
+      for (const Stage& s : loops) body.push_back(EmitNest(s, traits_, &analyzer_));
+      return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
+    }
+    const Axis row = row_axes.back();
+    const Axis block{Var("block", Int(64)),
+                     analyzer_.Simplify(ir::CeilDiv(row.extent, Expr(at_once)))};
+    const Expr from = block.var * Expr(at_once);
+    const bool divides = analyzer_.ProveEqual(ir::FloorMod(row.extent, at_once), 0);
+    const Expr count = divides ? Expr(at_once) : ir::Min(at_once, row.extent - from);
+    for (const Stage& s : loops) {
+      Var one("one", Int(64));
+      ffi::Map<Var, Expr> map;
+      map.Set(slot, one);
+      map.Set(row.var, from + one);
+      body.push_back(Loop(one, count, ForKind::kSerial,
+                          tir::Substitute(EmitNest(s, traits_, &analyzer_), map)));
+    }
+    row_axes.back() = block;
+    return OverRows(row_axes, SeqStmt::Flatten(body), work * Expr(at_once), StreamIf(group));
+  }
+
+  // Of the last row axis, how many rows go together through the stages of a group, one stage after
+  // the other.
+  int64_t RowsAtOnce(const Group& group, const std::vector<Axis>& row_axes) {
+    if (row_axes.empty() || ir::AsInt(row_axes.back().extent).value_or(kManyRows) < 2) return 1;
+    int64_t bytes = 0;
+    bool adds_up = false;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      const Stage& s = program_.stages[i];
+      Expr elems = 1;
+      for (size_t d = group.num_rows; d < s.spatial.size(); ++d)
+        elems = elems * s.spatial[d].extent;
+      for (const Axis& a : s.reduce) elems = elems * a.extent;
+      bytes = std::max(bytes, Estimate(elems) * ElemBytes(s));
+      adds_up = adds_up || (s.combine != Combine::kNone && s.spatial.size() == group.num_rows);
+    }
+    Expr total = 1;
+    for (const Axis& a : row_axes) total = total * a.extent;
+    if (!adds_up || bytes > kShortRowBytes) return 1;
+    return ir::AsInt(analyzer_.Simplify(total)).value_or(kManyRows) < kManyRows ? 1 : 2;
   }
 
   // Can `elementwise` run inside of the loop of `reduction`, which reads what it stores?
@@ -355,39 +406,64 @@ class Scheduler {
 
   // The one axis that a stage of a row walks along; null: there is none, or there are several.
   static const Axis* AxisOf(const Stage& stage) {
-    const std::vector<Axis>& axes =
-        stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
+    const std::vector<Axis>& axes = stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
     const bool one = axes.size() == 1 && (stage.combine == Combine::kNone || stage.spatial.empty());
     return one ? &axes[0] : nullptr;
   }
 
-  // What the first stage will read of the next row comes near in the loop that computes most: that
-  // one leaves the memory most time.  Nothing is done where rows are no runs of memory.
-  void FetchNextRow(const Stage& first, const Axis& row, const RowTemps& temps,
+  // What a stage computes at each point of `axis`, in additions.
+  static int CostAlong(const Stage& stage, const Var& axis) {
+    int cost = 0;
+    tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+      if (!node->IsInstance<ir::ExprObj>()) return;
+      const Expr e = ffi::GetRef<Expr>(static_cast<const ir::ExprObj*>(node.get()));
+      if (node.as<BufferLoadObj>() && UsesVar(e, axis)) cost += 1;
+      if (node.as<ir::BinaryObj>() && IsFloat(e.dtype()) && UsesVar(e, axis)) cost += 1;
+      if (node.as<ir::IntrinObj>() && UsesVar(e, axis)) cost += kCostlyFinish;
+    });
+    return cost;
+  }
+
+  // What the first stage reads of the next row comes near while the others run, in parts that grow
+  // with what they compute: that leaves the memory time.  Nothing is done where rows are no runs of
+  // memory.
+  void FetchNextRow(const Stage& first, const Axis& row, int64_t at_once, const RowTemps& temps,
                     std::vector<Stage>* loops) {
     const Axis* axis = AxisOf(first);
     if (axis == nullptr) return;
-    Stage* best = nullptr;
-    int best_cost = 0;
-    for (Stage& loop : *loops) {
-      const Axis* along = AxisOf(loop);
-      if (along == nullptr || !analyzer_.ProveEqual(along->extent, axis->extent)) continue;
-      const int cost =
-          CostOf(loop.value) + (loop.before == nullptr ? 0 : CostOf(loop.before->value));
-      if (best == nullptr || cost >= best_cost) best = &loop, best_cost = cost;
-    }
-    if (best == nullptr) return;
+    Expr next;
     tir::PostOrderVisit(tir::Evaluate(first.value), [&](const ffi::ObjectRef& node) {
       const auto* load = node.as<BufferLoadObj>();
-      if (load == nullptr || best->ahead.defined() || temps.Has(load->buffer)) return;
+      if (load == nullptr || next.defined() || temps.Has(load->buffer)) return;
       auto linear = LinearOffset::Of(load->indices[0], {*axis, row});
       if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(axis->var), 1)) return;
       if (ir::IsIntValue(analyzer_.Simplify(linear->Coeff(row.var)), 0)) return;
       ffi::Map<Var, Expr> map;
-      map.Set(axis->var, AxisOf(*best)->var);
-      map.Set(row.var, row.var + Expr(1));
-      best->ahead = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
+      map.Set(row.var, row.var + Expr(at_once));
+      next = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
     });
+    if (!next.defined()) return;
+    std::vector<std::pair<Stage*, int>> costs;
+    int total = 0;
+    for (Stage& loop : *loops) {
+      const Axis* along = AxisOf(loop);
+      if (loops->size() > 1 && &loop == &loops->front()) continue;
+      if (along == nullptr || !analyzer_.ProveEqual(along->extent, axis->extent)) continue;
+      int cost = CostAlong(loop, along->var);
+      if (loop.before != nullptr) cost += CostAlong(*loop.before, loop.before->spatial[0].var);
+      costs.emplace_back(&loop, cost);
+      total += cost;
+    }
+    int done = 0;
+    for (const auto& [loop, cost] : costs) {
+      const int begin = (4 * done + total / 2) / std::max(total, 1);
+      done += cost;
+      const int end = (4 * done + total / 2) / std::max(total, 1);
+      ffi::Map<Var, Expr> map;
+      map.Set(axis->var, ir::FloorDiv(axis->extent * Expr(begin), 4) + AxisOf(*loop)->var);
+      loop->ahead = tir::Substitute(next, map);
+      loop->ahead_quarters = end - begin;
+    }
   }
 
   // Of a group with one result.
