@@ -26,7 +26,11 @@ struct LayoutRule {
     kExpand,       // the attribute names new axes of the result
     kSqueeze,      // the attribute names axes that disappear; None is not followed
     kTile,         // the attribute has a number for each axis, the last ones when there are fewer
+    kPad,          // the attribute has two numbers for each axis
+    kBroadcast,    // the second argument is a shape with as many axes
+    kReshape,      // the second argument is a shape; groups of axes become others
     kSlice,        // the second argument is a tuple that names axes
+    kEinsum,       // the attribute has letters for the axes of each field of the first argument
   };
   Kind kind;
   std::vector<std::string> axis_attrs = {};
@@ -45,9 +49,14 @@ inline std::shared_ptr<const LayoutRule> ReduceLayout(std::string axis_attr) {
   return std::make_shared<const LayoutRule>(
       LayoutRule{LayoutRule::Kind::kReduce, {std::move(axis_attr)}});
 }
-// Another kind, with the attribute that it reads (empty for kSlice).
+// Another kind, with the attribute that it reads (none for kSlice, kBroadcast, kReshape).
 inline std::shared_ptr<const LayoutRule> LayoutOf(LayoutRule::Kind kind, std::string attr = "") {
   return std::make_shared<const LayoutRule>(LayoutRule{kind, {std::move(attr)}});
+}
+// The named attributes of the first argument; the other arguments stay.
+inline std::shared_ptr<const LayoutRule> FirstLayout(std::vector<std::string> axis_attrs) {
+  return std::make_shared<const LayoutRule>(
+      LayoutRule{LayoutRule::Kind::kFirst, std::move(axis_attrs)});
 }
 inline std::shared_ptr<const LayoutRule> ImageLayout() {
   static const auto kRule =

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -206,6 +207,7 @@ OpDef einsum() {
                   {{"operands: (f32[3], f32[4])", "subscripts='a,b->ba'"}}},
       .type = InferEinsum,
       .compute = ComputeEinsum,
+      .layout = LayoutOf(LayoutRule::Kind::kEinsum, "subscripts"),
   });
 }
 

@@ -248,6 +248,7 @@ OpDef broadcast_to() {
       .samples = {{{"x: f32[4, 1]", "shape=[4, 8]"}}, {{"x: f32[3]", "shape=[2, 5, 3]"}}},
       .type = InferBroadcastTo,
       .compute = ComputeBroadcastTo,
+      .layout = LayoutOf(LayoutRule::Kind::kBroadcast),
   });
 }
 

@@ -249,6 +249,7 @@ OpDef reshape() {
       .type = InferReshape,
       .compute = [](const ComputeArgs& in,
                     const NoAttrs&) { return Reshaped(in[0], in.OutShape(), "reshape"); },
+      .layout = LayoutOf(LayoutRule::Kind::kReshape),
   });
 }
 
@@ -262,6 +263,7 @@ OpDef flatten() {
       .type = InferFlatten,
       .compute = [](const ComputeArgs& in,
                     const NoAttrs&) { return Reshaped(in[0], in.OutShape(), "flatten"); },
+      .layout = LayoutOf(LayoutRule::Kind::kReshape),
   });
 }
 
@@ -275,6 +277,7 @@ OpDef nn_batch_flatten() {
       .type = InferBatchFlatten,
       .compute = [](const ComputeArgs& in,
                     const NoAttrs&) { return Reshaped(in[0], in.OutShape(), "batch_flatten"); },
+      .layout = LayoutOf(LayoutRule::Kind::kReshape),
   });
 }
 

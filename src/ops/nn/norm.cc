@@ -3,6 +3,7 @@
 // Form: sum, mean, squares, normalisation; all in float32 for 16-bit floats.
 #include <algorithm>
 
+#include "ops/layout_rule.h"
 #include "ops/reduce/axes.h"
 
 namespace relaxvm::ops {
@@ -234,6 +235,7 @@ OpDef nn_layer_norm() {
                     "epsilon=0.01", "center=False"}}},
       .type = [](TypeCtx& ctx, const LayerNorm& a) { return InferLayerNorm(ctx, a.axes); },
       .compute = ComputeLayerNorm,
+      .layout = FirstLayout({"axes"}),
   });
 }
 
@@ -248,6 +250,7 @@ OpDef nn_rms_norm() {
       .samples = {{{"data: f32[2, 3, 8]", "weight: f32[8]"}}},
       .type = [](TypeCtx& ctx, const RmsNorm& a) { return InferLayerNorm(ctx, a.axes); },
       .compute = ComputeRmsNorm,
+      .layout = FirstLayout({"axes"}),
   });
 }
 
@@ -270,6 +273,7 @@ OpDef nn_group_norm() {
                     "channel_axis=-1", "axes=[1]", "scale=False"}}},
       .type = InferGroupNorm,
       .compute = ComputeGroupNorm,
+      .layout = FirstLayout({"channel_axis", "axes"}),
   });
 }
 
@@ -289,6 +293,7 @@ OpDef nn_instance_norm() {
                     "axes=[2, 3]"}}},
       .type = InferInstanceNorm,
       .compute = ComputeInstanceNorm,
+      .layout = FirstLayout({"channel_axis", "axes"}),
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nn.pad with its modes, and nn.pixel_shuffle.
+#include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
 namespace relaxvm::ops {
@@ -158,6 +159,7 @@ OpDef nn_pad() {
                   {{"data: f32[4, 5]", "pad_width=[-1, 1, 0, -2]"}}},
       .type = InferPad,
       .compute = ComputePad,
+      .layout = LayoutOf(LayoutRule::Kind::kPad, "pad_width"),
   });
 }
 

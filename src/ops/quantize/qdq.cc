@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 
 namespace relaxvm::ops {
 namespace {
@@ -113,6 +114,7 @@ OpDef quantize() {
                     "out_dtype='uint8'"}}},
       .type = InferQuantize,
       .compute = ComputeQuantize,
+      .layout = FirstLayout({"axis"}),
   });
 }
 
@@ -130,6 +132,7 @@ OpDef dequantize() {
                   {{"data: u8[3, 5]", "scale: f32[]", "zero_point: u8[]"}}},
       .type = InferDequantize,
       .compute = ComputeDequantize,
+      .layout = FirstLayout({"axis"}),
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // argmax and argmin: the index of the first greatest or least element; a NaN is greater and less
 // than everything.
+#include "ops/layout_rule.h"
 #include "ops/reduce/axes.h"
 
 namespace relaxvm::ops {
@@ -59,6 +60,7 @@ OpDef ArgOp(const char* name, const char* doc, const char* reference, bool great
       .type = InferArg,
       .compute = [greatest](const ComputeArgs& in,
                             const ArgAttrs& a) { return ComputeArg(in, a, greatest); },
+      .layout = ReduceLayout("axis"),
   });
 }
 

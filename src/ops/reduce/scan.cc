@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cumsum and cumprod: running sums and products along an axis.
 #include "ops/compute.h"
+#include "ops/layout_rule.h"
 #include "ops/loops.h"
 
 namespace relaxvm::ops {
@@ -133,6 +134,7 @@ OpDef ScanOp(const char* name, const char* doc, const char* reference, bool prod
       .type = InferScan,
       .compute = [product](const ComputeArgs& in,
                            const Scan& a) { return ComputeScan(in, a, product); },
+      .layout = AxesLayout({"axis"}),
   });
 }
 

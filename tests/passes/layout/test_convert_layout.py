@@ -8,7 +8,10 @@ from pass_check import module
 import relaxvm
 from relaxvm import relax, tirx
 
-LAST = {"relax.nn.conv2d": ["NHWC", "HWIO"]}
+LAST = {
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    "relax.nn.conv2d_transpose": ["NHWC", "HWIO"],
+}
 
 
 def conv_chain(tail):
@@ -53,21 +56,130 @@ def conversions(mod):
     return [s for s in mod.script().splitlines() if "R.permute_dims(" in s and "R.Tensor((n, " in s]
 
 
+def sizes(y):
+    return list(y.ty.shape)
+
+
+def shuffle(y, groups=2):
+    """ShuffleNet's channel shuffle."""
+    n, c, h, w = sizes(y)
+    y = relax.op.reshape(y, [n, groups, 8 // groups, h, w])
+    y = relax.op.permute_dims(y, [0, 2, 1, 3, 4])
+    return relax.op.reshape(y, [n, c, h, w])
+
+
+def pixels(y, split=True):
+    """Channels to pixels (`split`) or pixels to channels, as ONNX's DepthToSpace and SpaceToDepth are written."""
+    n, _, h, w = sizes(y)
+    if split:
+        y = relax.op.concat([y, y, y, y], axis=1)
+        y = relax.op.permute_dims(relax.op.reshape(y, [n, 8, 2, 2, h, w]), [0, 1, 4, 2, 5, 3])
+        return relax.op.reshape(y, [n, 8, h * 2, w * 2])
+    y = relax.op.image.resize2d(y, relax.ShapeExpr([h * 2, w * 2]), method="nearest_neighbor")
+    y = relax.op.permute_dims(relax.op.reshape(y, [n, 8, h, 2, w, 2]), [0, 3, 5, 1, 2, 4])
+    return relax.op.strided_slice(relax.op.reshape(y, [n, 32, h, w]), [1], [0], [8])
+
+
+def focus(y):
+    """Every other pixel of rows and columns, as channels."""
+    y = relax.op.nn.pad(y, [0, 0, 0, 0, 1, 1, 1, 1])
+    corners = [
+        relax.op.strided_slice(y, [2, 3], [a, b], [6, 6], [2, 2]) for a, b in ((0, 0), (1, 0))
+    ]
+    return relax.op.strided_slice(relax.op.concat(corners, axis=1), [1], [4], [12])
+
+
+def excite(y):
+    """Squeeze and excitation, with the squeezed tensor in two axes on its way."""
+    n = sizes(y)[0]
+    s = relax.op.squeeze(relax.op.nn.avg_pool2d(relax.op.mean(y, [2, 3], keepdims=True)), [2, 3])
+    s = relax.op.reshape(relax.op.sigmoid(s), [n, 8, 1, 1])
+    return relax.op.multiply(y, s)
+
+
+def tokens(y):
+    """Pixels in a row, a layer norm over channels, and back."""
+    n, c, h, w = sizes(y)
+    t = relax.op.permute_dims(relax.op.reshape(y, [n, c, h * w]), [0, 2, 1])
+    ones = relax.const(np.ones(8, "float32"))
+    t = relax.op.nn.layer_norm(t, ones, ones, axes=[-1])
+    return relax.op.add(y, relax.op.reshape(relax.op.permute_dims(t, [0, 2, 1]), [n, c, h, w]))
+
+
+def joined(y):
+    a, b = relax.op.split(y, 2, axis=1)[0], relax.op.split(y, 2, axis=1)[1]
+    return relax.op.concat([relax.op.nn.leakyrelu(b), a], axis=1)
+
+
+def batch_norm(y):
+    ones = relax.const(np.ones(8, "float32"))
+    return relax.op.nn.batch_norm(y, ones, ones, ones, ones, axis=1)[0]
+
+
+def heads(y):
+    """Attention over channels in groups, as an einsum."""
+    n, c, h, w = sizes(y)
+    q = relax.op.reshape(y, [n, 2, 4, h * w])
+    scores = relax.op.nn.softmax(relax.op.einsum((q, q), "nhcx,nhdx->nhcd"))
+    return relax.op.reshape(relax.op.einsum((scores, q), "nhcd,nhdx->nhcx"), [n, c, h, w])
+
+
+def norm(kind, **attrs):
+    ones = relax.const(np.ones(8, "float32"))
+    function = getattr(relax.op.nn, kind)
+    return lambda y: function(y, ones, ones, channel_axis=1, axes=[2, 3], **attrs)
+
+
+def residual(y):
+    plain = relax.op.image.resize2d(y, relax.ShapeExpr(sizes(y)[2:]), method="nearest_neighbor")
+    up = relax.op.nn.conv2d_transpose(
+        relax.op.nn.max_pool2d(y, pool_size=1),
+        relax.const(np.full((8, 8, 1, 1), 0.5, "float32")),
+    )
+    return relax.op.add(plain, up)
+
+
+# What stands between two convolutions, and how many conversions it takes.
 TAILS = {
-    "nothing": lambda y: y,
-    "relu": relax.op.nn.relu,
-    "bias": lambda y: relax.op.add(y, relax.const(np.ones((8, 1, 1), "float32"))),
-    "scalar": lambda y: relax.op.multiply(y, relax.const(2.0, "float32")),
-    "pool": lambda y: relax.op.nn.max_pool2d(y, pool_size=3, padding=1),
-    "concat": lambda y: relax.op.strided_slice(relax.op.concat([y, y], axis=1), [1], [0], [8]),
-    "softmax": lambda y: relax.op.nn.softmax(y, axis=1),
-    "mean": lambda y: relax.op.multiply(y, relax.op.mean(y, axis=[2, 3], keepdims=True)),
+    "nothing": (lambda y: y, 0),
+    "relu": (relax.op.nn.relu, 0),
+    "bias": (lambda y: relax.op.add(y, relax.const(np.ones((8, 1, 1), "float32"))), 0),
+    "scalar": (lambda y: relax.op.multiply(y, relax.const(2.0, "float32")), 0),
+    "pool": (lambda y: relax.op.nn.max_pool2d(y, pool_size=3, padding=1), 0),
+    "concat": (
+        lambda y: relax.op.strided_slice(relax.op.concat([y, y], axis=1), [1], [0], [8]),
+        0,
+    ),
+    "softmax": (lambda y: relax.op.nn.softmax(y, axis=1), 0),
+    "mean": (lambda y: relax.op.multiply(y, relax.op.mean(y, axis=[2, 3], keepdims=True)), 0),
+    "shuffle": (shuffle, 1),  # which moves channels
+    "depth_to_space": (pixels, 1),
+    "space_to_depth": (lambda y: pixels(y, split=False), 1),
+    "focus": (focus, 0),
+    "excite": (excite, 0),
+    "tokens": (tokens, 0),
+    "joined": (joined, 0),
+    "batch_norm": (batch_norm, 0),
+    "instance_norm": (norm("instance_norm"), 0),
+    "group_norm": (norm("group_norm", num_groups=2), 0),
+    "reflect": (lambda y: relax.op.nn.pad(y, [0, 0, 0, 0, 1, 2, 2, 1], pad_mode="reflect"), 0),
+    "repeated": (
+        lambda y: relax.op.broadcast_to(relax.op.mean(y, [2, 3], keepdims=True), sizes(y)),
+        0,
+    ),
+    "argmax": (
+        lambda y: relax.op.add(y, relax.op.astype(relax.op.argmax(y, 1, True), "float32")),
+        0,
+    ),
+    "cumsum": (lambda y: relax.op.cumsum(y, axis=1), 0),
+    "heads": (heads, 1),  # einsum reads any order and gives the plain one
+    "residual": (residual, 0),
 }
 
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_result_is_the_same(tail):
-    mod = conv_chain(TAILS[tail])
+    mod = conv_chain(TAILS[tail][0])
     x = np.random.default_rng(1).random((2, 3, 6, 7), dtype="float32")
     results = []
     for passes in ([], [relax.transform.ConvertLayout(LAST)]):
@@ -92,14 +204,52 @@ def test_branches_are_converted(flag):
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("tail", ["nothing", "relu", "bias", "scalar", "pool", "softmax", "mean"])
+@pytest.mark.parametrize("tail", TAILS)
 def test_only_the_ends_are_converted(tail):
-    converted = relax.transform.ConvertLayout(LAST)(conv_chain(TAILS[tail]))
-    assert len(conversions(converted)) == 2
+    mod = relax.transform.ConvertLayout(LAST)(conv_chain(TAILS[tail][0]))
+    for cleanup in (relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()):
+        mod = cleanup(mod)
+    assert relax.analysis.well_formed(mod)
+    assert len(conversions(mod)) == 2 + TAILS[tail][1]
+
+
+@pytest.mark.parametrize("result", ["flat", "tokens", "pixels"])
+def test_results_that_are_reshaped_are_converted_once(result):
+    """Behind the last convolution: flattened, in a row with channels last, and as finer pixels."""
+    n, h, w = (tirx.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorType([n, 3, h, w], "float32"))
+    weight = relax.const(np.random.default_rng(2).random((12, 3, 3, 3), dtype="float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, weight, padding=1))
+            if result == "flat":
+                y = relax.op.reshape(y, [n, h * w * 12])
+            elif result == "tokens":
+                y = relax.op.permute_dims(relax.op.reshape(y, [n, 12, h * w]), [0, 2, 1])
+            else:
+                y = relax.op.reshape(y, [n, 3, 2, 2, h, w])
+                y = relax.op.permute_dims(y, [0, 1, 4, 2, 5, 3])
+                y = relax.op.reshape(y, [n, 3, h * 2, w * 2])
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    mod = builder.get()
+    converted = relax.transform.ConvertLayout(LAST)(mod)
+    for cleanup in (relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()):
+        converted = cleanup(converted)
+    assert len(conversions(converted)) == {"flat": 2, "tokens": 1, "pixels": 2}[result]
+    values = relaxvm.runtime.tensor(np.random.default_rng(1).random((2, 3, 4, 5), dtype="float32"))
+    results = [
+        relax.VirtualMachine(relaxvm.compile(m, relax_pipeline="zero"), relaxvm.cpu())["main"](
+            values
+        )
+        for m in (mod, converted)
+    ]
+    np.testing.assert_allclose(results[1].numpy(), results[0].numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_operators_without_a_wanted_layout_stay():
-    mod = conv_chain(TAILS["relu"])
+    mod = conv_chain(TAILS["relu"][0])
     converted = relax.transform.ConvertLayout({"relax.nn.conv1d": ["NWC", "WIO"]})(mod)
     relaxvm.ir.assert_structural_equal(converted, mod)
 
