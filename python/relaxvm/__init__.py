@@ -38,6 +38,7 @@ _MODULES = (
     "ir",
     "relax",
     "runtime",
+    "s_tir",
     "script",
     "support",
     "target",

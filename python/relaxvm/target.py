@@ -44,6 +44,17 @@ class Target:
             raise ValueError('no target is set; write `with Target("llvm"):`')
         return stack[-1] if stack else None
 
+    @staticmethod
+    def from_device(device: Any) -> Target:
+        """What code for a device is made for: this machine's CPU ("cpu", relaxvm.cpu())."""
+        from relaxvm.runtime.device import device as named
+
+        device = named(device) if isinstance(device, str) else device
+        kind = device.type
+        if kind != "cpu":
+            raise ValueError(f'there is no target for a device of kind {kind!r}; use "cpu"')
+        return Target("llvm")
+
     @property
     def mcpu(self) -> str:
         return str(self.attrs.get("mcpu", ""))

@@ -5,6 +5,7 @@ from ..ir.expr import Call, FloatImm, GlobalVar, IntImm, Op, PrimExpr, Range, Va
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import StringImm
 from .buffer import Buffer, BufferLoad, BufferRegion, BufferType, decl_buffer, is_buffer_var
+from .compiled import Programs, build
 from .expr import (
     EQ,
     GE,
@@ -111,6 +112,7 @@ __all__ = [
     "PrimExpr",
     "PrimFunc",
     "PrimType",
+    "Programs",
     "Ramp",
     "Range",
     "SBlock",
@@ -126,6 +128,7 @@ __all__ = [
     "Sub",
     "Var",
     "While",
+    "build",
     "const",
     "decl_buffer",
     "is_buffer_var",

@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from relaxvm import get_global_func
+from relaxvm import get_global_func, tirx
 from relaxvm.ir.module import IRModule
 from relaxvm.runtime import Shape, empty
 from relaxvm.tirx import PrimFunc
@@ -100,15 +100,9 @@ def _compiled(want: _Programs, is_latent: bool) -> dict[str, Any]:
 
 def compile_programs(programs: dict[str, PrimFunc], target: Any = None) -> dict[str, Any]:
     """Functions of the same names."""
-    from relaxvm._compile import compile as _compile
-
-    mod = IRModule({str(f.attrs["global_symbol"]): f for f in programs.values()})
-    built = _compile(mod, target)
-    assert not isinstance(built, IRModule)
-    native = built.mod.imports[0]
-    return {
-        name: native.get_function(str(f.attrs["global_symbol"])) for name, f in programs.items()
-    }
+    symbols = {name: str(f.attrs["global_symbol"]) for name, f in programs.items()}
+    built = tirx.build(IRModule({symbols[name]: f for name, f in programs.items()}), target)
+    return {name: built[symbol] for name, symbol in symbols.items()}
 
 
 def create_paged_kv_cache(
