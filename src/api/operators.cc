@@ -138,8 +138,24 @@ ir::Call MakeCall(ffi::String name, Array<Any> args, ffi::Map<ffi::String, Any> 
   return ops::MakeCall(op, exprs, attrs, ty_args, span);
 }
 
+// FLegalize, of any operator: gives [bindings, value, module].
+void SetLegalize(const ffi::String& name, const Any& value) {
+  ops::LegalizeRule rule;
+  if (value != nullptr) {
+    rule = [f = value.cast<ffi::Function>()](const ir::Call& call, const ir::IRModule& mod,
+                                             bool dataflow) {
+      auto parts = f(call, mod, dataflow).cast<Array<Any>>();
+      return ops::Lowered{parts[0].cast<ir::BindingBlock>(), parts[1].cast<Expr>(),
+                          parts[2].cast<ir::IRModule>()};
+    };
+  }
+  ops::OpenOperator(std::string(name));  // made when it is named for the first time
+  ops::SetLegalizeRule(std::string(name), std::move(rule));
+}
+
 // A rule of an operator that Python defines.  Functions take the call; None takes a rule away.
 void SetRule(ffi::String name, ffi::String rule, Any value) {
+  if (rule == "FLegalize") return SetLegalize(name, value);
   ops::OpenOp open = ops::OpenOperator(std::string(name));
   if (open.record == nullptr) {
     Fail(ErrorKind::kValueError, std::string(name),

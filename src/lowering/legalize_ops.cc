@@ -17,6 +17,7 @@
 #include "ir/visitor.h"
 #include "lowering/op_to_program.h"
 #include "ops/op_def.h"
+#include "ops/open_op.h"
 
 namespace relaxvm::lowering {
 namespace {
@@ -54,7 +55,12 @@ class Legalizer : public ir::Mutator {
     const auto* bound = binding.as<ir::VarBindingObj>();
     const auto* call = bound ? bound->value.as<CallObj>() : nullptr;
     const ir::OpObj* op = call ? ir::CalledOp(call) : nullptr;
-    if (op == nullptr || options_.skip_ops.count(op->name) || Stays(op)) {
+    if (op == nullptr || options_.skip_ops.count(op->name)) {
+      ir::Mutator::MutateBinding(binding, out);
+      return;
+    }
+    if (auto rule = ops::FindLegalizeRule(op->name); rule && LowerByRule(bound, rule, out)) return;
+    if (Stays(op)) {
       ir::Mutator::MutateBinding(binding, out);
       return;
     }
@@ -67,6 +73,28 @@ class Legalizer : public ir::Mutator {
   static bool Stays(const ir::OpObj* op) {
     const ops::OpDef& record = ops::RecordOf(op);
     return !record.compute && record.packed == nullptr && !record.decompose;
+  }
+
+  // False when the rule leaves the call as it is.
+  bool LowerByRule(const ir::VarBindingObj* bound, const ops::LegalizeRule& rule,
+                   ffi::Array<Binding>* out) {
+    Call call = ffi::GetRef<Call>(Mutate(bound->value).as<CallObj>());
+    const ir::IRModule before = programs_->module();
+    ops::Lowered lowered = rule(call, before, bound->var.as<ir::DataflowVarObj>() != nullptr);
+    if (lowered.value.same_as(call)) return false;
+    for (const auto& [var, func] : lowered.mod->functions) {
+      if (before->functions.count(var) == 0) programs_->UpdateFunction(var, func);
+    }
+    const auto* made = lowered.value.as<CallObj>();
+    const ir::OpObj* op = ir::CalledOp(call.get());
+    if (made != nullptr && ir::CalledOp(made) == op) {
+      Fail(ErrorKind::kValueError, call->span.Place(), op->name,
+           ": FLegalize must give something else than another call of the operator");
+    }
+    for (const Binding& inner : lowered.block->bindings) MutateBinding(inner, out);
+    // The value may be a call of an operator that has to be lowered in turn.
+    MutateBinding(VarBinding(bound->var, lowered.value, bound->span), out);
+    return true;
   }
 
   void Lower(const ir::BindingObj* binding, const Call& call, ffi::Array<Binding>* out) {

@@ -204,6 +204,36 @@ OpenOp OpenOperator(const std::string& name) {
   return {it->second.first, const_cast<ir::OpObj*>(it->second.second.get())};
 }
 
+namespace {
+
+struct LegalizeTable {
+  std::mutex mutex;
+  std::map<std::string, LegalizeRule> rules;
+};
+LegalizeTable& GetLegalizeTable() {
+  static LegalizeTable* table = new LegalizeTable();  // NOLINT
+  return *table;
+}
+
+}  // namespace
+
+void SetLegalizeRule(const std::string& op, LegalizeRule rule) {
+  LegalizeTable& table = GetLegalizeTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  if (rule) {
+    table.rules[op] = std::move(rule);
+  } else {
+    table.rules.erase(op);
+  }
+}
+
+LegalizeRule FindLegalizeRule(const std::string& op) {
+  LegalizeTable& table = GetLegalizeTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  auto it = table.rules.find(op);
+  return it == table.rules.end() ? LegalizeRule() : it->second;
+}
+
 ffi::Optional<ir::Op> FindOp(const std::string& name) {
   const Table& table = GetTable();
   auto it = table.by_name.find(WithoutPrefix(name));

@@ -11,20 +11,39 @@ from .expr import Call, Op
 
 _set_rule = _compiler.func("ops.SetRule")
 # What the compiler itself asks for; all else is kept for who asks by name.
-_RULES = ("FInferType", "FNormalize", "FPurity")
+_RULES = ("FInferType", "FLegalize", "FNormalize", "FPurity")
 _attributes: dict[tuple[str, str], Any] = {}
 
 
 def _rule(key: str, value: Any) -> Any:
-    """A rule as the compiler calls it: with the call alone."""
+    """A rule as the compiler calls it: with the call alone, or FLegalize with the module that may grow."""
     if value is None or key == "FPurity":
         return value
+    if key == "FLegalize":
+        return _legalize(value)
 
     def rule(call: Call) -> Any:
         from ..relax.block_builder import BlockBuilder
 
         builder = BlockBuilder()
         return value(call, builder) if key == "FInferType" else value(builder, call)
+
+    return rule
+
+
+def _legalize(value: Any) -> Any:
+    def rule(call: Call, mod: Any, dataflow: bool) -> list[Any]:
+        from ..relax.block_builder import BlockBuilder
+
+        builder = BlockBuilder(mod)
+        if dataflow:
+            builder._begin_dataflow_block()
+        else:
+            builder._begin_binding_block()
+        made = value(builder, call)
+        if not made.same_as(call):
+            made = builder.normalize(made)
+        return [builder._end_block(), made, builder.get()]
 
     return rule
 
