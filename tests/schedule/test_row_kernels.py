@@ -65,12 +65,26 @@ def numbers(shape: Shape, dtype: str = "float32") -> np.ndarray:
         ((2, 9, 5, 23), (0, 3, 1, 2), "float32", "llvm -mcpu=haswell"),
         ((3, 17, 31), (2, 0, 1), "int8", "llvm"),
         ((19, 40), (1, 0), "float64", "llvm"),
+        # Around the edges of blocks: 256 bytes of the result by 256 elements of the operand.
+        ((65, 259), (1, 0), "float32", "llvm"),
+        ((130, 512), (1, 0), "float32", "llvm -mcpu=haswell"),
+        ((2, 64, 3, 257), (0, 3, 2, 1), "float32", "llvm"),
+        ((2, 3, 260, 2, 130), (1, 4, 0, 3, 2), "int16", "llvm"),
+        ((258, 300), (1, 0), "uint8", "llvm"),
+        ((33, 270), (1, 0), "int64", "llvm -mcpu=haswell"),
+        ((140, 256), (1, 0), "float16", "llvm"),
+        ((2, 5, 70, 3, 2), (0, 2, 1, 3, 4), "float32", "llvm"),
     ],
 )
 def test_transpose(shape: Shape, axes: Shape, dtype: str, target: str, symbolic: bool) -> None:
     x = numbers(shape, dtype)
     got = run([x], lambda v: op.permute_dims(v, list(axes)), symbolic, target)
     np.testing.assert_array_equal(got, x.transpose(axes))
+
+
+def test_a_transposed_result_larger_than_the_caches() -> None:
+    x = np.arange(3072 * 3072, dtype="float32").reshape(3072, 3072)
+    np.testing.assert_array_equal(run([x], lambda v: op.permute_dims(v, [1, 0])), x.T)
 
 
 def test_transposed_operand_beside_a_plain_one() -> None:

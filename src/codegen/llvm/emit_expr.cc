@@ -135,7 +135,25 @@ void ProgramEmitter::VisitBroadcast(const ir::BroadcastObj* e) {
   result_ = ops_.Splat(Eval(e->value), static_cast<int>(e->lanes));
 }
 
+// `v`, hidden from what would merge shuffles: networks of cheap ones (a square of registers turned
+// round) end as many dear ones, whose tables fill the registers.
+Value* ProgramEmitter::Kept(Value* v) {
+  llvm::Type* type = v->getType();
+  const auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits().getFixedValue());
+  if (bits % 32 != 0) return v;
+  llvm::Type* floats = llvm::FixedVectorType::get(b_.getFloatTy(), bits / 32);
+  return b_.CreateBitCast(b_.CreateArithmeticFence(b_.CreateBitCast(v, floats), floats), type);
+}
+
 void ProgramEmitter::VisitShuffle(const ir::ShuffleObj* e) {
+  if (e->vectors.size() == 2 && e->indices.size() > 1 &&
+      e->vectors[0].dtype() == e->vectors[1].dtype() &&
+      static_cast<int64_t>(e->indices.size()) == e->vectors[0].dtype().lanes) {
+    llvm::SmallVector<int, 64> picks(e->indices.begin(), e->indices.end());
+    Value* a = Eval(e->vectors[0]);
+    result_ = Kept(b_.CreateShuffleVector(a, Eval(e->vectors[1]), picks));
+    return;
+  }
   std::vector<Value*> lanes;
   for (const Expr& vector : e->vectors) {
     Value* v = Eval(vector);

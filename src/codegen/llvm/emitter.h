@@ -88,6 +88,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   void VisitSBlockRealize(const tir::SBlockRealizeObj* s) override;
   void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
                       const tir::Stmt& body, bool poll, const ir::Expr& prefetch = ir::Expr());
+  llvm::Value* Kept(llvm::Value* v);
   void EmitPrefetch(const ir::Expr& load);
   void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);
   void PollInterrupt();

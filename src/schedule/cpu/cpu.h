@@ -55,8 +55,9 @@ std::optional<Stmt> EmitContraction(const Stage& contraction, const Machine& tra
 struct RowForm {
   std::vector<Axis> rows;
   Stmt body;
-  Expr work;       // additions that the body costs
-  Expr stream_if;  // results are worth writing past the caches; null: never
+  Expr work;            // additions that the body costs
+  Expr stream_if;       // results are worth writing past the caches; null: never
+  bool streams = true;  // where they are, it fills whole lines
 };
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
 // Absent when it has another form.

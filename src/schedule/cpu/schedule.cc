@@ -490,7 +490,8 @@ class Scheduler {
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
     if (auto turned = EmitTranspose(flat, traits_, &analyzer_))
-      return OverRows(turned->rows, turned->body, turned->work, StreamIf(flat));
+      return OverRows(turned->rows, turned->body, turned->work,
+                      turned->streams ? StreamIf(flat) : Expr());
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
     for (size_t i = 0; i < flat.spatial.size(); ++i) {

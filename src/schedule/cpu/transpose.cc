@@ -2,7 +2,9 @@
 // EmitTranspose: an elementwise stage that reads along one axis and writes along another.
 //
 // Tiles of lanes x lanes elements are read by rows, turned round in registers and stored by rows of
-// the result, so that both sides touch whole cache lines.
+// the result, so that both sides touch whole cache lines.  Tiles go by blocks of 64 KiB: inside,
+// neighbours in the result follow each other, so that memory is written by runs of several lines;
+// while a block is turned round, the next one is fetched in the order of memory.
 //
 // Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
 // 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
@@ -19,10 +21,15 @@ using tir::BufferLoadObj;
 using tir::BufferStore;
 using tir::For;
 using tir::ForKind;
+using tir::ForObj;
 using tir::SeqStmt;
 
 constexpr int64_t kBlockBytes = 16;
 constexpr int64_t kMaxLanes = 16;  // code grows with its square
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kRunBytes = 256;    // of a block in a row of the result
+constexpr int64_t kBlockFrom = 256;   // elements of a block in a row of the operand
+constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
 
 // Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
 class LoadCollector : public tir::StmtVisitor {
@@ -94,10 +101,15 @@ class TransposeEmitter {
     return !turned_.empty();
   }
 
-  // One run of tiles along `from`, for the tile `number` along `to`.
+  // One block.
   RowForm Run() {
-    Var number("tile_to", Int(64)), tile("tile_from", Int(64));
-    const Expr to = number * Expr(lanes_), from = tile * Expr(lanes_);
+    const int64_t bytes = ElemBytes(stage_);
+    const int64_t block_to = std::max(lanes_, kRunBytes / bytes);
+    const Axis rows_to = Blocks("block_to", to_, block_to);
+    const Axis rows_from = Blocks("block_from", from_, kBlockFrom);
+    const Expr first_to = rows_to.var * Expr(block_to), first_from = rows_from.var * kBlockFrom;
+    Var tile_to("tile_to", Int(64)), tile_from("tile_from", Int(64));
+    const Expr to = first_to + tile_to * Expr(lanes_), from = first_from + tile_from * Expr(lanes_);
     Stmt body = Tile(to, from, /*edge=*/false);
     const Expr to_fits = ir::LessEqual(to + Expr(lanes_), to_.extent);
     const Expr from_fits = ir::LessEqual(from + Expr(lanes_), from_.extent);
@@ -106,14 +118,19 @@ class TransposeEmitter {
       Expr fits = to_divides ? from_fits : from_divides ? to_fits : ir::And(to_fits, from_fits);
       body = tir::IfThenElse(fits, body, Tile(to, from, /*edge=*/true));
     }
+    body = Loop(tile_to, TilesOf(to_, first_to, block_to), ForKind::kSerial, body);
+    const Expr number = tile_from * Expr(block_to / lanes_) + tile_to;
+    body = FetchingNext(body, {first_to, first_from, number}, block_to, bytes);
     RowForm form;
-    form.body =
-        Loop(tile, analyzer_->Simplify(ir::CeilDiv(from_.extent, lanes_)), ForKind::kSerial, body);
+    form.body = Loop(tile_from, TilesOf(from_, first_from, kBlockFrom), ForKind::kSerial, body);
     for (const Axis& axis : stage_.spatial) {
       if (!axis.var.same_as(to_.var) && !axis.var.same_as(from_.var)) form.rows.push_back(axis);
     }
-    form.rows.push_back({number, analyzer_->Simplify(ir::CeilDiv(to_.extent, lanes_))});
-    form.work = from_.extent * Expr(lanes_ * (CostOf(stage_.value) + 1));
+    form.rows.push_back(rows_from);
+    form.rows.push_back(rows_to);
+    form.work = ir::Min(from_.extent, kBlockFrom) * ir::Min(to_.extent, Expr(block_to)) *
+                Expr(CostOf(stage_.value) + 1);
+    form.streams = lanes_ * bytes >= kStreamBytes;
     return form;
   }
 
@@ -124,6 +141,45 @@ class TransposeEmitter {
     auto linear = LinearOffset::Of(offset, {Axis{axis, Expr(1)}});
     return linear.has_value() && ir::IsIntValue(analyzer_->Simplify(linear->Coeff(axis)), 1) ? 1
                                                                                              : 2;
+  }
+
+  Axis Blocks(const char* name, const Axis& axis, int64_t elems) const {
+    return {Var(name, Int(64)), analyzer_->Simplify(ir::CeilDiv(axis.extent, Expr(elems)))};
+  }
+  // Tiles along `axis` in the block that begins at `first`.
+  Expr TilesOf(const Axis& axis, const Expr& first, int64_t elems) const {
+    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= elems)
+      return Expr((extent.value() + lanes_ - 1) / lanes_);
+    if (analyzer_->ProveEqual(ir::FloorMod(axis.extent, elems), 0)) return Expr(elems / lanes_);
+    return ir::Min(elems / lanes_, ir::CeilDiv(axis.extent - first, Expr(lanes_)));
+  }
+
+  // A tile of a block, by its number in it.
+  struct Place {
+    Expr first_to, first_from, number;
+  };
+  // With each tile (of the loop `tiles`) some lines of the next block are fetched: all of them by
+  // the last tile.
+  Stmt FetchingNext(const Stmt& tiles, const Place& place, int64_t block_to, int64_t bytes) const {
+    const auto* loop = tiles.as<ForObj>();
+    if (loop == nullptr) return tiles;
+    const int64_t line = std::max<int64_t>(1, kLineBytes / bytes), per_row = kBlockFrom / line;
+    const int64_t num_tiles = (block_to / lanes_) * (kBlockFrom / lanes_);
+    const int64_t lines = std::max<int64_t>(1, block_to * per_row / num_tiles);
+    if (per_row % lines != 0) return tiles;
+    const Expr row = ir::FloorDiv(place.number, per_row / lines);
+    const Expr in_row = ir::FloorMod(place.number, per_row / lines) * Expr(lines * line);
+    // Below in the same columns, or at the top of the next ones.
+    const Expr below = place.first_to + Expr(block_to);
+    const Expr last = ir::GreaterEqual(below, to_.extent);
+    ffi::Map<Var, Expr> map;
+    map.Set(to_.var, ir::Select(last, Expr(0), below) + row);
+    map.Set(from_.var, ir::Select(last, place.first_from + kBlockFrom, place.first_from) + in_row);
+    Expr at = tir::Substitute(turned_.front()->indices[0], map);
+    if (lines > 1) at = ir::RampExpr(at, line, lines);
+    auto copy = ffi::make_object<ForObj>(*loop);
+    copy->annotations.Set(kPrefetch, Buffer(turned_.front()->buffer).Load({at}));
+    return ir::NodeRef<For>(std::move(copy));
   }
 
   bool LongEnough(const Axis& axis) const {
