@@ -19,6 +19,7 @@ from .program import UNROLLED, VECTORIZED, Memory, Program, cast, ceildiv, lanes
 
 KEYS = 32  # of a block
 _LANES = 16
+_FEW_ROWS = 8
 _HIDDEN = (
     -1e30
 )  # the score of a key that must not be seen; far below _START, so that its weight is 0
@@ -66,9 +67,11 @@ def attend(p: Program, rows: Rows, keys: Keys, key_size: int, value_size: int, s
     top = p.local("top", (padded,))
     total = p.local("total", (padded, _LANES))
     scores = p.local("scores", (padded, KEYS))
-    k_block = p.local("k_block", (key_size, KEYS))
+    # Turning the keys round costs as much as a few rows of scores: few rows take them as they are.
+    turned = rows.most > _FEW_ROWS
+    k_block = p.local("k_block", (key_size, KEYS) if turned else (KEYS, key_size))
     v_block = p.local("v_block", (KEYS, value_size))
-    k_row = p.local("k_row", (1, key_size))
+    k_row = p.local("k_row", (1, key_size)) if turned else None
     factor = p.let("factor", scale * const(math.log2(math.e), "float32"))
 
     _start(p, rows, num_blocks * block, q, out, top, total, factor)
@@ -76,7 +79,10 @@ def attend(p: Program, rows: Rows, keys: Keys, key_size: int, value_size: int, s
         base = p.let("base", keys.first + step * KEYS)
         _load_block(p, keys, base, k_row, k_block, v_block, key_size, value_size)
         keys.begin_block(base)
-        _multiply(p, num_blocks, block, q, k_block, scores, key_size, KEYS, None)
+        if turned:
+            _multiply(p, num_blocks, block, q, k_block, scores, key_size, KEYS, None)
+        else:
+            _multiply_rows(p, num_blocks, block, q, k_block, scores, key_size)
         with p.loop("r", rows.count) as r:
             _weigh(p, keys, base, r, scores, top, total, out, value_size)
         _multiply(p, num_blocks, block, scores, v_block, out, KEYS, value_size, out)
@@ -127,26 +133,27 @@ def _load_block(
     p: Program,
     keys: Keys,
     base: Any,
-    k_row: Memory,
+    k_row: Memory | None,
     k_block: Memory,
     v_block: Memory,
     key_size: int,
     value_size: int,
 ) -> None:
-    """Keys with their elements in rows, values with their elements in columns; zeros after the last one."""
+    """Values in rows, keys in rows, or turned round by way of `k_row`; zeros after the last one."""
     zero = const(0.0, "float32")
     with p.loop("t", KEYS) as t:
+        row, r = (k_block, t) if k_row is None else (k_row, 0)
         with p.either(base + t < keys.last) as otherwise:
             load_key, load_value = keys.locate(base + t)
-            _vector(p, key_size, lambda i: k_row.__setitem__((0, i), load_key(i)))
-            keys.prepare(base + t, k_row, 0)
-            with p.loop("d", key_size) as d:
-                k_block[d, t] = k_row[0, d]
+            _vector(p, key_size, lambda i: row.__setitem__((r, i), load_key(i)))
+            keys.prepare(base + t, row, r)
             _vector(p, value_size, lambda i: v_block.__setitem__((t, i), load_value(i)))
             otherwise()
-            with p.loop("d", key_size) as d:
-                k_block[d, t] = zero
+            _vector(p, key_size, lambda i: row.__setitem__((r, i), zero))
             _vector(p, value_size, lambda i: v_block.__setitem__((t, i), zero))
+        if k_row is not None:
+            with p.loop("d", key_size) as d:
+                k_block[d, t] = k_row[0, d]
 
 
 def _multiply(
@@ -170,9 +177,26 @@ def _multiply(
             )
         with p.loop("k", depth) as k:
             with p.loop("r", block, UNROLLED) as r, p.loop("i", columns, VECTORIZED) as i:
-                acc[r, i] = acc[r, i] + a[rb * block + r, k] * b[k, cb * columns + i]
+                acc[r, i] = tirx.fma(a[rb * block + r, k], b[k, cb * columns + i], acc[r, i])
         with p.loop("r", block, UNROLLED) as r, p.loop("i", columns, VECTORIZED) as i:
             c[rb * block + r, cb * columns + i] = acc[r, i]
+
+
+def _multiply_rows(
+    p: Program, num_blocks: Any, block: int, a: Memory, b: Memory, c: Memory, depth: int
+) -> None:
+    """c = a times b turned round: every element is the sum of a vector."""
+    width = lanes(depth, _LANES)
+    with p.loop("rb", num_blocks) as rb, p.loop("t", KEYS) as t:
+        acc = p.local("tile", (block, width))
+        with p.loop("r", block, UNROLLED) as r, p.loop("i", width, VECTORIZED) as i:
+            acc[r, i] = const(0.0, "float32")
+        with p.loop("k", depth // width) as k:
+            with p.loop("r", block, UNROLLED) as r, p.loop("i", width, VECTORIZED) as i:
+                at = k * width + i
+                acc[r, i] = tirx.fma(a[rb * block + r, at], b[t, at], acc[r, i])
+        with p.loop("r", block, UNROLLED) as r:
+            c[rb * block + r, t] = _reduce(p, acc, (r,), lambda x, y: x + y)
 
 
 def _reduce(
