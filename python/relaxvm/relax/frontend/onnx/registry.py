@@ -127,6 +127,9 @@ def onnx_op(name: str, since: int, domain: str = "") -> Callable[[Callable], Cal
 
     def register(function: Callable) -> Callable:
         rules = _rules.setdefault((domain, name), [])
+        assert all(rule.since != since for rule in rules), (
+            f"{name} of opset {since} has two importers"
+        )
         bisect.insort(rules, _read(function, name, domain, since), key=lambda r: r.since)
         return function
 

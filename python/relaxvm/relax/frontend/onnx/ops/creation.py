@@ -66,8 +66,10 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: in
         g.as_offsets(v, name)[0]
         for v, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
-    if not isinstance(step, int) or step == 0:
-        raise UnsupportedModel("delta must be a constant that is not 0")
+    if step == 0:
+        raise InvalidModel("delta is 0")
+    if not isinstance(step, int):
+        return _range_of_any_step(g, *(g.as_expr(v, "limits") for v in (start, limit, delta)))
     s = g.scalars
     count = s.maximum(
         s.ceildiv(s.sub(last, first), step) if step > 0 else s.ceildiv(s.sub(first, last), -step), 0
@@ -77,6 +79,20 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value, *, stash_type: in
     offset = g.as_expr(g.dims_value([first], ()), "start")
     values = op.add(scaled, offset)
     return values if dtype == "int64" else op.astype(values, dtype)
+
+
+def _range_of_any_step(g, start, limit, delta):
+    """The same of integers whose step, up or down, is computed while running.  A step of 0 gives nothing."""
+    wide = lambda x: op.astype(x, "float64")
+    span, size = wide(op.subtract(limit, start)), wide(delta)
+    steps = g.emit(op.ceil(op.divide(span, size)))
+    some = op.logical_and(
+        op.not_equal(delta, g.scalar(0, delta)), op.greater(steps, g.scalar(0, steps))
+    )
+    count = g.emit(op.astype(op.where(some, steps, g.scalar(0, steps)), "int64"))
+    number = g.run_time_dims(g.emit(op.reshape(count, [1])), "count")[0]
+    index = op.astype(op.arange(0, number, 1, dtype="int64"), g.dtype(start))
+    return op.add(start, op.multiply(index, delta))
 
 
 def _real_range(g, start, limit, delta):

@@ -340,11 +340,35 @@ def _pad(g, x, pads, value, mode, axes):
     if mode == "constant":
         return pad_constant(g, x, before, after, value)
     if any(is_symbolic(p) for p in before + after):
-        raise UnsupportedModel(f"mode '{mode}' needs constant pads")
+        for axis, (low, high) in enumerate(zip(before, after)):
+            x = _repeat_border(g, x, axis, low, high, mode)
+        return x
     if not any(before + after):
         return x
     widths = [p for pair in zip(before, after) for p in pair]
     return op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode=_PAD_MODES[mode])
+
+
+def _repeat_border(g, x, axis, before, after, mode):
+    """Padding of one axis by the indices of the elements that stand there; amounts may be symbolic."""
+    if not is_symbolic(before) and not is_symbolic(after) and before == after == 0:
+        return x
+    s, count = g.scalars, g.shape(x)[axis]
+    last = g.as_expr(g.dims_value([s.sub(count, 1)], ()), "size")
+    places = op.arange(0, s.add(s.add(before, count), after), 1, dtype="int64")
+    index = op.subtract(places, g.as_expr(g.dims_value([before], ()), "pads"))
+    zero, one = g.constant(0, "int64"), g.constant(1, "int64")
+    if mode == "edge":
+        index = op.minimum(op.maximum(index, zero), last)
+    elif mode == "wrap":
+        index = op.floor_mod(index, op.add(last, one))
+    else:
+        # There and back again; one element alone has nothing to go to.
+        period = op.maximum(op.multiply(last, g.constant(2, "int64")), one)
+        index = op.floor_mod(index, period)
+        index = op.minimum(index, op.subtract(period, index))
+        index = op.minimum(index, last)
+    return g.emit(op.take(x, g.emit(index), axis=axis))
 
 
 def _cut(g, x, before, after):
@@ -372,12 +396,13 @@ def depth_to_space(g: Graph, x: Expr, *, blocksize: int, mode: str = "DCR") -> E
 
 
 @onnx_op("SpaceToDepth", since=1)
-def space_to_depth(g: Graph, x: Expr, *, blocksize: int) -> Expr:
+def space_to_depth(g: Graph, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
     n, c, h, w = g.shape(x)
     s, b = g.scalars, blocksize
     rows, columns = s.floordiv(h, b), s.floordiv(w, b)
     x = g.checked(x, [n, c, s.mul(rows, b), s.mul(columns, b)])
-    x = op.permute_dims(op.reshape(x, [n, c, rows, b, columns, b]), [0, 3, 5, 1, 2, 4])
+    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+    x = op.permute_dims(op.reshape(x, [n, c, rows, b, columns, b]), order)
     return op.reshape(x, [n, s.mul(c, b * b), rows, columns])
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,7 +12,8 @@ from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
 from ..graph import Graph
-from ..registry import Expr, onnx_op
+from ..padding import pad_constant
+from ..registry import Dims, Expr, onnx_op
 from ..slicing import take_first
 from .convolution import resolve_padding, spatial_rank
 
@@ -32,9 +34,10 @@ def max_pool(
     storage_order: int = 0,
     strides: list[int] | None = None,
 ) -> Expr:
-    if g.wants(1):
-        raise UnsupportedModel("its output 'Indices' is not supported")
     lowest = -math.inf if not g.dtype(x).startswith(("int", "uint")) else np.iinfo(g.dtype(x)).min
+    if g.wants(1):
+        window = (kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
+        return _max_and_place(g, x, lowest, window, bool(storage_order))
     return _pool(
         g, x, _MAX, lowest, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides, False
     )
@@ -122,6 +125,83 @@ def _pool(
         layout=_LAYOUT[n],
     )
     return y if out is None else take_first(g, g.emit(y), out)
+
+
+def _max_and_place(g, x, lowest, window, columns_first):
+    """The greatest of each window and where it stands in the whole tensor, tap by tap."""
+    kernel, auto_pad, ceil_mode, dilations, pads, strides = window
+    n, s = spatial_rank(g, x), g.scalars
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    batch, channels, *size = g.shape(x)
+    area = g.product(size)
+    place = op.arange(0, area, 1, dtype="int64")
+    if columns_first:
+        place = op.permute_dims(op.reshape(place, size[::-1]), list(range(n))[::-1])
+    place = g.emit(op.reshape(place, [1, 1, *size]))
+    place, _ = resolve_padding(g, place, auto_pad, pads, kernel, strides, dilations, -1)
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, lowest)
+    out = [None] * (n + 2)
+    if ceil_mode and any(step > 1 for step in strides):
+        x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, False)
+    before, after = [0, 0, *pads[:n]], [0, 0, *pads[n:]]
+    x, place = (g.emit(pad_constant(g, v, before, after, w)) for v, w in ((x, lowest), (place, -1)))
+    counts, ends = [], []
+    for i, extent in enumerate(g.shape(x)[2:]):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        count = s.add(s.floordiv(s.sub(extent, reach), strides[i]), 1)
+        counts.append(count if out[i + 2] is None else out[i + 2])
+        ends.append(s.add(s.mul(s.sub(counts[i], 1), strides[i]), 1))
+    best = at = None
+    for tap in itertools.product(*(range(0, k * d, d) for k, d in zip(kernel, dilations))):
+        cut = {
+            "axes": list(range(2, n + 2)),
+            "begin": list(tap),
+            "end": [s.add(end, first) for end, first in zip(ends, tap)],
+            "strides": strides,
+        }
+        value, index = (g.emit(op.strided_slice(v, **cut)) for v in (x, place))
+        value = g.checked(value, [batch, channels, *counts])
+        index = g.checked(index, [1, 1, *counts])
+        if best is None:
+            best, at = value, index
+            continue
+        # An element that is as low as the padding stands before the padding.
+        better = op.logical_or(op.greater(value, best), op.less(at, g.constant(0, "int64")))
+        at = g.emit(op.where(better, index, at))
+        best = g.emit(op.maximum(best, value))
+    image = op.reshape(
+        op.arange(0, s.mul(batch, channels), 1, dtype="int64"), [batch, channels, *[1] * n]
+    )
+    offset = op.multiply(image, g.as_expr(g.dims_value([area], ()), "size"))
+    return best, op.add(at, offset)
+
+
+@onnx_op("MaxUnpool", since=9)
+def max_unpool(
+    g: Graph,
+    x: Expr,
+    indices: Expr,
+    output_shape: Dims | None = None,
+    *,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    n, s = spatial_rank(g, x), g.scalars
+    strides, pads = strides or [1] * n, pads or [0] * 2 * n
+    shape = g.shape(x)[:2]
+    for i, extent in enumerate(g.shape(x)[2:]):
+        full = s.add(s.mul(s.sub(extent, 1), strides[i]), kernel_shape[i])
+        shape.append(s.sub(full, pads[i] + pads[n + i]))
+    count = g.product(g.shape(x))
+    zeros = g.emit(op.full([g.product(shape)], g.scalar(0, x), dtype=g.dtype(x)))
+    places, values = (g.emit(op.reshape(v, [count])) for v in (indices, x))
+    y = g.emit(op.reshape(op.scatter_elements(zeros, places, values, axis=0), shape))
+    if output_shape is None:
+        return y
+    # The indices are those of the shape without it; what is more lies behind.
+    after = [s.maximum(s.sub(want, have), 0) for want, have in zip(output_shape, shape)]
+    return take_first(g, g.emit(pad_constant(g, y, [0] * (n + 2), after, 0)), output_shape)
 
 
 def _round_up(g, x, kernel, dilations, pads, strides, count_include_pad):

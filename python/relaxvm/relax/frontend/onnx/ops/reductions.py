@@ -26,7 +26,8 @@ def _extreme(reduce):
     def build(g, x, axes, keepdims):
         if g.dtype(x) != "bool":
             return reduce(x, axis=axes, keepdims=keepdims)
-        small = reduce(op.astype(x, "int8"), axis=axes, keepdims=keepdims)
+        # The greatest of no element is false, the least is true: 0 and 255 of bytes without a sign.
+        small = reduce(op.astype(x, "uint8"), axis=axes, keepdims=keepdims)
         return op.astype(small, "bool")
 
     return build

@@ -165,7 +165,7 @@ def _part_sizes(g: Graph, split: Value | None, size: int) -> list[int]:
 
 
 @onnx_op("Optional", since=15)
-def optional(x: Value | None = None, *, type_: object | None = None) -> Value | None:
+def optional(x: Value | None = None, *, type: object | None = None) -> Value | None:
     """A value that is there stands for itself."""
     if x is None:
         raise UnsupportedModel("an optional value without an element is not supported")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolution whose windows are read at offsets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from relaxvm.relax import op
+
+from ..errors import UnsupportedModel
+from ..graph import Graph
+from ..registry import Expr, onnx_op
+from .convolution import add_bias, kernel_dims
+
+
+@onnx_op("DeformConv", since=19)
+def deform_conv(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    offset: Expr,
+    bias: Expr | None = None,
+    mask: Expr | None = None,
+    *,
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    offset_group: int = 1,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """Each tap of each window is sampled where its offset says; then the products are a 1x1 convolution."""
+    if g.rank(x) != 4:
+        raise UnsupportedModel(f"works on 4 dimensions; its input has {g.rank(x)}")
+    kernel = kernel_dims(g, weight, kernel_shape, 2)
+    strides, dilations = strides or [1, 1], dilations or [1, 1]
+    pads = pads or [0] * 4
+    batch, channels, *size = g.shape(x)
+    taps, s = math.prod(kernel), g.scalars
+    parts = s.mul(batch, offset_group)
+    counts = []
+    for i, extent in enumerate(size):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        room = s.sub(s.add(extent, pads[i] + pads[2 + i]), reach)
+        counts.append(s.add(s.floordiv(room, strides[i]), 1))
+    offset = g.checked(offset, [batch, offset_group * taps * 2, *counts])
+    offset = g.emit(op.reshape(offset, [parts, taps, 2, *counts]))
+    grid = []
+    for i in (1, 0):  # a grid holds x, then y, from -1 to 1
+        move = g.emit(op.strided_slice(offset, axes=[2], begin=[i], end=[i + 1]))
+        moved = op.add(
+            op.reshape(move, [parts, taps, *counts]),
+            _places(g, x, i, kernel, counts, strides, dilations, pads),
+        )
+        extent = op.astype(g.as_expr(g.dims_value([size[i]], ()), "size"), g.dtype(x))
+        centre = op.divide(op.add(op.multiply(moved, g.scalar(2, x)), g.scalar(1, x)), extent)
+        grid.append(
+            op.reshape(
+                op.subtract(centre, g.scalar(1, x)), [parts, 1, s.mul(counts[0], taps), counts[1]]
+            )
+        )
+    depth = s.floordiv(channels, offset_group)
+    sampled = op.image.grid_sample(
+        g.emit(op.reshape(x, [parts, depth, *size])),
+        g.emit(op.concat([g.emit(part) for part in grid], axis=1)),
+        method="bilinear",
+        layout="NCHW",
+        padding_mode="zeros",
+        align_corners=False,
+    )
+    if mask is not None:
+        mask = g.checked(mask, [batch, offset_group * taps, *counts])
+        sampled = op.multiply(
+            op.reshape(g.emit(sampled), [parts, depth, taps, *counts]),
+            op.reshape(mask, [parts, 1, taps, *counts]),
+        )
+    columns = g.emit(op.reshape(g.emit(sampled), [batch, s.mul(channels, taps), *counts]))
+    outputs, inputs = g.shape(weight)[:2]
+    flat = g.emit(op.reshape(weight, [outputs, s.mul(inputs, taps), 1, 1]))
+    return add_bias(g, g.emit(op.nn.conv2d(columns, flat, groups=group)), bias)
+
+
+def _places(g, x, axis, kernel, counts, strides, dilations, pads):
+    """Where each tap of each window lies on one axis without its offset: (1, taps, rows, columns)."""
+    first = op.arange(0, counts[axis], 1, dtype="int64")
+    first = op.subtract(
+        op.multiply(first, g.constant(strides[axis], "int64")), g.constant(pads[axis], "int64")
+    )
+    shape = [1, 1, 1, 1]
+    shape[2 + axis] = counts[axis]
+    tap = np.arange(kernel[axis]) * dilations[axis]
+    tap = np.broadcast_to(tap.reshape((-1, 1) if axis == 0 else (1, -1)), kernel).reshape(
+        1, -1, 1, 1
+    )
+    places = op.add(op.reshape(first, shape), g.constant(np.ascontiguousarray(tap), "int64"))
+    return op.astype(g.emit(places), g.dtype(x))
