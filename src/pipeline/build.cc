@@ -10,6 +10,7 @@
 #include "codegen/llvm/kernels.h"
 #include "codegen/vm/vm_codegen.h"
 #include "pipeline/kernel_module.h"
+#include "pipeline/machine.h"
 #include "runtime/platform/cpus.h"
 #include "runtime/platform/memory.h"
 #include "script/print.h"
@@ -133,9 +134,11 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
   codegen::KernelSet kernels = Timed("BuildKernels", run, &result.timings, [&] {
     return codegen::BuildKernels(programs, OptionsForKernels(options), plans);
   });
+  const std::string why_not = WhyNotHere(options.run.target);
   result.executable = Timed("Link", run, &result.timings, [&] {
-    vm::KernelTableRef table = TableOf(kernels);
-    return vm::LinkExecutable(std::move(data), table, {KernelObjects::Make(std::move(kernels))});
+    vm::KernelTableRef table = why_not.empty() ? TableOf(kernels) : vm::KernelTableRef{};
+    return vm::LinkExecutable(std::move(data), table,
+                              {KernelObjects::Make(std::move(kernels), why_not)});
   });
   // A process that compiled keeps running the model: what only the compiler needed goes back.
   runtime::ReleaseAfterWork(reinterpret_cast<const void*>(&MakePipeline));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor programs on constants: compiled in memory, called through their packed entries.
+// Tensor programs on constants: compiled in memory, called through their packed entries; for this
+// machine where the target is one that it cannot run the code of.
 #include <tvm/ffi/container/tensor.h>
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include "codegen/llvm/kernels.h"
 #include "ir/visitor.h"
 #include "pipeline/build.h"
+#include "pipeline/machine.h"
 #include "runtime/platform/cpus.h"
 #include "support/host_tensor.h"
 #include "tir/functor.h"
@@ -19,7 +21,8 @@ namespace {
 
 class Evaluator {
  public:
-  explicit Evaluator(std::string target) : target_(std::move(target)) {}
+  explicit Evaluator(const std::string& target)
+      : target_(WhyNotHere(target).empty() ? target : "llvm") {}
 
   std::vector<std::vector<ffi::Tensor>> Run(const std::vector<passes::Evaluation>& work) {
     std::vector<size_t> kernels = CompiledOf(work);

@@ -116,6 +116,7 @@ codegen::KernelSet CollectObjects(const ffi::Module& executable) {
 // Under another name first: the file is whole, checksum included, or not there.
 void Link(const codegen::KernelSet& objects, const std::string& library_bin,
           const std::string& path) {
+  if (path.ends_with(".a")) return codegen::WriteArchive(objects, library_bin, path);
   const std::string partial = path + ".partial";
   std::error_code error;
   try {

@@ -16,7 +16,8 @@ enum class Interchange : uint8_t {
 };
 
 // Writes a shared library that holds bytecode, constants and kernels of an executable that this
-// process compiled, and the object files that it imports.
+// process compiled, and the object files that it imports.  A path that ends with .a: the same as a
+// static library.
 RELAXVM_API void ExportLibrary(const tvm::ffi::Module& executable, const std::string& path,
                                Interchange interchange = Interchange::kNone);
 // Writes its kernels and imported object files alone.

@@ -22,4 +22,14 @@ target::Machine MachineFor(const std::string& text) {
   return machine;
 }
 
+std::string WhyNotHere(const std::string& target) {
+  const codegen::MachineCode code = codegen::MachineCodeOf(target);
+  if (code.is_foreign) return "it is compiled for " + code.triple;
+  std::string list;
+  for (const std::string& name : runtime::MissingCpuFeatures(code.features))
+    list += (list.empty() ? "" : ", ") + name;
+  if (list.empty()) return "";
+  return "it is compiled for the CPU " + code.cpu + ", and this one lacks " + list;
+}
+
 }  // namespace relaxvm::pipeline

@@ -11,4 +11,7 @@ namespace relaxvm::pipeline {
 // What `target` names; with the caches and cores of this system when it names no CPU.
 target::Machine MachineFor(const std::string& target);
 
+// Why code for `target` cannot run in this process; empty when it can.
+std::string WhyNotHere(const std::string& target);
+
 }  // namespace relaxvm::pipeline

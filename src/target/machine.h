@@ -6,8 +6,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace relaxvm::target {
+
+// Data caches in bytes.
+struct Caches {
+  int64_t l1;
+  int64_t l2;
+  int64_t l3;  // 0: there is none
+};
 
 // The defaults are what a CPU that is only named is taken for.
 struct Machine {
@@ -16,8 +25,8 @@ struct Machine {
   bool fma = false;           // multiply and add in one instruction
   // Independent multiply-adds under way that keep the units busy, with a reserve: latency x units.
   int64_t chains = 12;
-  bool dot_bf16 = false;        // sums of products of bfloat16 pairs into float32 (AVX512-BF16)
-  bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32 (VNNI)
+  bool dot_bf16 = false;        // sums of products of bfloat16 pairs into float32
+  bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32
   int64_t l1_bytes = 32 << 10;  // data caches: of a core,
   int64_t l2_bytes = 512 << 10;
   int64_t l3_bytes = 8 << 20;  // of all cores together; 0: there is none
@@ -26,6 +35,15 @@ struct Machine {
   int64_t Lanes(int64_t elem_bytes) const {
     return std::max<int64_t>(1, vector_bytes / elem_bytes);
   }
+  void Set(const Caches& caches) {
+    l1_bytes = caches.l1;
+    l2_bytes = caches.l2;
+    l3_bytes = caches.l3;
+  }
 };
+
+// Of a CPU that is named as LLVM names it, as its makers publish them; where they come in several
+// sizes, the usual one.  Nothing for a CPU that is not listed.
+std::optional<Caches> CachesOfCpu(std::string_view cpu);
 
 }  // namespace relaxvm::target

@@ -33,6 +33,8 @@ class Executable:
     def export_library(self, path: str | os.PathLike, *, interchange: str | None = None) -> None:
         """Writes one shared library that holds code, weights and bytecode.
 
+        A `path` that ends with .a gives a static library, which needs no linker here: whoever links all of its objects
+        into a shared one has the same.
         With `interchange="tvm"` the file runs in TVM 0.27's virtual machine as well; what TVM has no builtin for is
         refused by name.
         """

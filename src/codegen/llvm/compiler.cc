@@ -6,11 +6,8 @@
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
-#include <llvm/MC/MCSubtargetInfo.h>
-#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Passes/PassBuilder.h>
-#include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
@@ -21,26 +18,15 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
-#include <mutex>
 #include <vector>
 
 #include "codegen/llvm/emitter.h"
+#include "codegen/llvm/targets.h"
 #include "support/error.h"
 #include "target/kernel_abi.h"
 
 namespace relaxvm::codegen {
 namespace {
-
-void InitializeTargets() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
-    LLVMInitializeX86AsmParser();
-  });
-}
 
 std::string HostFeatures() {
   std::vector<std::string> parts;
@@ -50,36 +36,6 @@ std::string HostFeatures() {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
-}
-
-bool Has(const llvm::MCSubtargetInfo& subtarget, const char* feature) {
-  return subtarget.checkFeatures(std::string("+") + feature);
-}
-
-// The features that a program may rely on, of those a loader can check.
-std::string RequiredFeatures(const llvm::MCSubtargetInfo& subtarget) {
-  std::string text;
-  for (const char* name :
-       {"sse3",       "ssse3",      "sse4.1",      "sse4.2",     "popcnt",       "avx",
-        "f16c",       "fma",        "avx2",        "bmi",        "bmi2",         "lzcnt",
-        "movbe",      "avx512f",    "avx512bw",    "avx512cd",   "avx512dq",     "avx512vl",
-        "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq",
-        "avx512bf16", "avx512fp16", "gfni",        "vaes",       "vpclmulqdq",   "avxvnni",
-        "amx-tile",   "amx-int8",   "amx-bf16"}) {
-    if (Has(subtarget, name)) text += (text.empty() ? "+" : ",+") + std::string(name);
-  }
-  return text;
-}
-
-TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
-  TargetTraits traits;
-  traits.fma = Has(subtarget, "fma");
-  traits.f16c = Has(subtarget, "f16c");
-  traits.dot_bf16 = Has(subtarget, "avx512bf16") && Has(subtarget, "avx512vl");
-  traits.dot_int8 = Has(subtarget, "avx512vnni") && Has(subtarget, "avx512vl");
-  traits.rounding = Has(subtarget, "sse4.1");
-  traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
-  return traits;
 }
 
 // The C library is absent: no loop or store may become a call of it.
@@ -92,27 +48,16 @@ llvm::TargetLibraryInfoImpl NoLibrary(const llvm::Triple& triple) {
 }  // namespace
 
 Compiler::Compiler(const std::string& text, bool quick) {
-  InitializeTargets();
-  target::Target wanted = target::ParseTarget(text);
-  llvm::Triple triple(wanted.triple.empty() ? llvm::sys::getProcessTriple()
-                                            : llvm::Triple::normalize(wanted.triple));
-  std::string error;
-  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (found == nullptr) {
-    Fail(ErrorKind::kValueError, "target '", text, "': no code generator for ", triple.str(),
-         " is built in");
-  }
+  const target::Target wanted = target::ParseTarget(text);
+  const llvm::Triple triple = TripleOf(wanted);
+  const llvm::Target* found = BackEndFor(triple, text);
   std::string features = wanted.features;
   cpu_ = wanted.cpu;
   if (cpu_.empty()) {
     cpu_ = wanted.triple.empty() ? llvm::sys::getHostCPUName().str() : "generic";
     if (wanted.triple.empty()) features = HostFeatures() + (features.empty() ? "" : "," + features);
   }
-  std::unique_ptr<llvm::MCSubtargetInfo> names(found->createMCSubtargetInfo(triple, "", ""));
-  if (names == nullptr || !names->isCPUStringValid(cpu_)) {
-    Fail(ErrorKind::kValueError, "target '", text, "': unknown CPU ", cpu_,
-         "; write its LLVM name, such as znver4, haswell or x86-64-v3");
-  }
+  CheckCpu(*found, triple, cpu_, text);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   machine_.reset(found->createTargetMachine(
@@ -122,6 +67,12 @@ Compiler::Compiler(const std::string& text, bool quick) {
   const llvm::MCSubtargetInfo& subtarget = machine_->getMCSubtargetInfo();
   traits_ = TraitsOf(subtarget);
   features_ = RequiredFeatures(subtarget);
+}
+
+target::Machine Compiler::Machine() const {
+  target::Machine machine = MachineFor(machine_->getMCSubtargetInfo());
+  if (auto caches = target::CachesOfCpu(cpu_)) machine.Set(*caches);
+  return machine;
 }
 
 Compiler::Unit Compiler::NewUnit(const std::string& name) const {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "codegen/llvm/ops.h"
+#include "target/machine.h"
 #include "target/target.h"
 
 namespace relaxvm::codegen {
@@ -47,6 +48,7 @@ class Compiler {
   // What the code may use, as "+avx2,+fma,...": only what is on.
   const std::string& features() const { return features_; }
   std::string triple() const { return machine_->getTargetTriple().str(); }
+  target::Machine Machine() const;
 
  private:
   std::string Emit(llvm::Module* module, llvm::CodeGenFileType type) const;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
 
 #include "codegen/llvm/compiler.h"
 #include "codegen/llvm/emitter.h"
@@ -151,26 +152,13 @@ std::map<std::string, std::string> KernelParams(const ir::IRModule& mod) {
   return params;
 }
 
-target::Machine MachineOf(const std::string& target) {
+target::Machine MachineOf(const std::string& target) { return Compiler(target).Machine(); }
+
+MachineCode MachineCodeOf(const std::string& target) {
   Compiler compiler(target);
-  const std::string features = "," + compiler.features() + ",";
-  auto has = [&](const char* feature) {
-    return features.find(",+" + std::string(feature) + ",") != std::string::npos;
-  };
-  target::Machine machine;
-  machine.fma = has("fma") || has("neon");
-  if (has("avx512f") && has("avx512vl")) {
-    machine.vector_bytes = 64;
-    machine.num_vectors = 32;
-    machine.l2_bytes = 1 << 20;
-    machine.dot_bf16 = has("avx512bf16");
-    machine.dot_int8 = has("avx512vnni");
-  } else if (has("avx")) {
-    machine.vector_bytes = 32;
-  } else if (has("neon")) {
-    machine.num_vectors = 32;
-  }
-  return machine;
+  const llvm::Triple here(llvm::sys::getProcessTriple());
+  return {compiler.triple(), compiler.cpu(), compiler.features(),
+          llvm::Triple(compiler.triple()).getArch() != here.getArch()};
 }
 
 std::string InspectKernel(const ir::IRModule& mod, const std::string& name,

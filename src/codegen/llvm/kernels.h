@@ -54,12 +54,23 @@ struct LoadedKernels {
 LoadedKernels LoadInMemory(const KernelSet& kernels);
 
 // Links a shared library that holds the kernels and `library_bin` under `__tvm_ffi__library_bin`,
-// with the linker of the machine (ld.lld, ld, cc, or the PyPI package ziglang).  Writes to a
-// temporary file first; throws when there is none.
+// with a linker for the target's kind of processor (ld.lld, ld, cc, or the PyPI package ziglang).
+// Writes to a temporary file first; throws when there is none.
 void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
+
+// The same as a static library, for whoever links it: needs no linker.
+void WriteArchive(const KernelSet& kernels, const std::string& library_bin,
+                  const std::string& path);
 
 // What the CPU of a target can do, from its features; caches and cores are guesses.
 target::Machine MachineOf(const std::string& target);
+
+// What machine code for a target says of itself, as in RelaxvmKernelTable.
+struct MachineCode {
+  std::string triple, cpu, features;
+  bool is_foreign;  // for another kind of processor than this one
+};
+MachineCode MachineCodeOf(const std::string& target);
 
 // Text for people: LLVM IR or assembly of one program.
 std::string InspectKernel(const ir::IRModule& mod, const std::string& name,

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links compiled objects to a shared library with a linker of the machine.  Everything happens in a
+// Links compiled objects to a shared library with a linker of this system, which may have to serve
+// another kind of processor, or packs them into a static one without any.  Everything happens in a
 // folder beside the result, which is renamed into place: the path holds a whole library, or what it
 // held before.
 #include <llvm/BinaryFormat/ELF.h>
+#include <llvm/Object/ArchiveWriter.h>
 #include <llvm/Support/FileSystem.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/Path.h>
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
 
 #include <optional>
 #include <vector>
@@ -110,24 +113,66 @@ std::optional<std::string> FindProgram(const char* name) {
   return std::nullopt;
 }
 
-std::optional<Linker> FindLinker(const WorkFolder& folder) {
-  for (const char* name : {"ld.lld", "ld"}) {
-    if (auto path = FindProgram(name)) return Linker{{*path}, false};
-  }
-  if (auto path = FindProgram("cc")) return Linker{{*path}, true};
+bool IsForeign(const llvm::Triple& triple) {
+  return triple.getArch() != llvm::Triple(llvm::sys::getProcessTriple()).getArch();
+}
+
+// "aarch64-linux-gnu": what Debian and others call their tools for it.
+std::string ToolPrefix(const llvm::Triple& triple) {
+  return triple.getArchName().str() + "-linux-gnu";
+}
+
+// lld links for every kind of processor, the others for the one in their name.
+std::optional<Linker> FindLinker(const llvm::Triple& triple, const WorkFolder& folder) {
+  const std::string prefix = IsForeign(triple) ? ToolPrefix(triple) + "-" : "";
+  if (auto path = FindProgram("ld.lld")) return Linker{{*path}, false};
+  if (auto path = FindProgram((prefix + "ld").c_str())) return Linker{{*path}, false};
+  if (auto path = FindProgram(prefix.empty() ? "cc" : (prefix + "gcc").c_str()))
+    return Linker{{*path}, true};
   for (const char* name : {"python3", "python"}) {
     auto python = FindProgram(name);
     if (!python) continue;
     if (Execute({*python, "-m", "ziglang", "version"}, folder.File("probe.log"), kProbeSeconds)
             .status == 0) {
-      return Linker{{*python, "-m", "ziglang", "cc"}, true};
+      Linker zig{{*python, "-m", "ziglang", "cc"}, true};
+      if (IsForeign(triple)) zig.command.insert(zig.command.end(), {"-target", ToolPrefix(triple)});
+      return zig;
     }
   }
   return std::nullopt;
 }
 
-int ElfMachine(const std::string& triple) {
-  return llvm::Triple(triple).isAArch64() ? llvm::ELF::EM_AARCH64 : llvm::ELF::EM_X86_64;
+[[noreturn]] void FailWithoutLinker(const llvm::Triple& triple, const std::string& path) {
+  if (!IsForeign(triple)) {
+    Fail(ErrorKind::kRuntimeError, "cannot write ", path,
+         ": no linker was found; install ld.lld, ld or cc (package binutils or lld), or run: pip "
+         "install ziglang");
+  }
+  Fail(ErrorKind::kRuntimeError, "cannot write ", path, ": no linker for ", triple.str(),
+       " was found; install ld.lld (package lld) or ", ToolPrefix(triple), "-ld (package binutils-",
+       ToolPrefix(triple), "), or run: pip install ziglang; a path that ends with .a needs none");
+}
+
+int ElfMachine(const llvm::Triple& triple) {
+  return triple.isAArch64() ? llvm::ELF::EM_AARCH64 : llvm::ELF::EM_X86_64;
+}
+
+// The objects as files of the folder.  The blob first: a linker that does not know large sections
+// lays it out before the constants of the code, which must stay within 2 GB of the code.
+std::vector<std::string> WriteObjects(const KernelSet& kernels, const llvm::Triple& triple,
+                                      const std::string& library_bin, const WorkFolder& folder,
+                                      const std::string& path) {
+  std::vector<std::string> files;
+  if (!library_bin.empty()) {
+    files.push_back(folder.File("library_bin.o"));
+    std::string reason =
+        WriteBlobObject(files.back(), kLibraryBinSymbol, library_bin, ElfMachine(triple));
+    if (!reason.empty()) CannotWrite(path, reason);
+  }
+  for (size_t i = 0; i < kernels.objects.size(); ++i) {
+    files.push_back(folder.Write(std::to_string(i) + ".o", kernels.objects[i].bytes));
+  }
+  return files;
 }
 
 }  // namespace
@@ -136,26 +181,12 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
                  const std::string& path) {
   if (fs::is_directory(path)) CannotWrite(path, "it is a folder");
   WorkFolder folder(path);
+  const llvm::Triple triple(Compiler(kernels.target).triple());
   std::string inputs;
-  auto add_input = [&inputs](const std::string& file) { inputs += "\"" + file + "\"\n"; };
-  // The blob first: a linker that does not know large sections lays it out before the constants of
-  // the code, which must stay within 2 GB of the code.
-  if (!library_bin.empty()) {
-    std::string file = folder.File("library_bin.o");
-    std::string reason = WriteBlobObject(file, kLibraryBinSymbol, library_bin,
-                                         ElfMachine(Compiler(kernels.target).triple()));
-    if (!reason.empty()) CannotWrite(path, reason);
-    add_input(file);
-  }
-  for (size_t i = 0; i < kernels.objects.size(); ++i) {
-    add_input(folder.Write(std::to_string(i) + ".o", kernels.objects[i].bytes));
-  }
-  std::optional<Linker> linker = FindLinker(folder);
-  if (!linker) {
-    Fail(ErrorKind::kRuntimeError, "cannot write ", path,
-         ": no linker was found; install ld.lld, ld or cc (package binutils or lld), or run: pip "
-         "install ziglang");
-  }
+  for (const std::string& file : WriteObjects(kernels, triple, library_bin, folder, path))
+    inputs += "\"" + file + "\"\n";
+  std::optional<Linker> linker = FindLinker(triple, folder);
+  if (!linker) FailWithoutLinker(triple, path);
   std::vector<std::string> words = linker->command;
   std::string prefix = linker->is_driver ? "-Wl," : "";
   if (linker->is_driver) words.push_back("-nostdlib");
@@ -180,6 +211,26 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
     Fail(ErrorKind::kRuntimeError, "cannot write ", path, ": ", linker->command[0],
          " failed: ", run.output);
   }
+  if (std::error_code error = fs::rename(result, path)) CannotWrite(path, error.message());
+}
+
+void WriteArchive(const KernelSet& kernels, const std::string& library_bin,
+                  const std::string& path) {
+  if (fs::is_directory(path)) CannotWrite(path, "it is a folder");
+  WorkFolder folder(path);
+  const llvm::Triple triple(Compiler(kernels.target).triple());
+  std::vector<llvm::NewArchiveMember> members;
+  for (const std::string& file : WriteObjects(kernels, triple, library_bin, folder, path)) {
+    auto member = llvm::NewArchiveMember::getFile(file, /*Deterministic=*/true);
+    if (!member) CannotWrite(path, llvm::toString(member.takeError()));
+    member->MemberName = llvm::sys::path::filename(member->MemberName);
+    members.push_back(std::move(*member));
+  }
+  const std::string result = folder.File("library.a");
+  if (llvm::Error error =
+          llvm::writeArchive(result, members, llvm::SymtabWritingMode::NormalSymtab,
+                             llvm::object::Archive::K_GNU, /*Deterministic=*/true, /*Thin=*/false))
+    CannotWrite(path, llvm::toString(std::move(error)));
   if (std::error_code error = fs::rename(result, path)) CannotWrite(path, error.message());
 }
 

@@ -10,14 +10,22 @@
 
 namespace relaxvm::codegen {
 
+// The instruction that adds up products of narrow numbers in groups.
+enum class DotOf : uint8_t {
+  kNone,
+  kX86,         // registers of 128 to 512 bits
+  kArm,         // registers of 64 and 128 bits
+  kArmOneSign,  // of bytes that are all signed or all unsigned
+};
+
 // What code may use; from the features of the target.
 struct TargetTraits {
   bool fma = false;
   bool f16c = false;      // conversions of float16 in hardware
-  bool dot_bf16 = false;  // sums of products of bfloat16 pairs in hardware
-  bool dot_int8 = false;  // the same of four unsigned and signed bytes
   bool rounding = false;  // floor, ceil, trunc, round in hardware
   int vector_bits = 128;
+  DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
+  DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32
 };
 
 class ValueOps {
@@ -61,6 +69,7 @@ class ValueOps {
   llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
+  llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
   llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a narrow float
   llvm::Value* NarrowToFloat(llvm::Value* v, DLDataType to);  // double -> float on the way to `to`

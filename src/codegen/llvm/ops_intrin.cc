@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named functions of the loop language that are not transcendental, and reductions over lanes.
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
@@ -98,10 +99,12 @@ Value* ValueOps::FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args) {
 
 namespace {
 
-// Calls an instruction whose operands have the bits of `args`, but perhaps other types.
-Value* CallWithBits(llvm::IRBuilder<>& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
+// Calls an instruction, overloaded by `types`, whose operands have the bits of `args`, but perhaps
+// other types.
+Value* CallWithBits(llvm::IRBuilder<>& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args,
+                    llvm::ArrayRef<llvm::Type*> types = {}) {
   llvm::Module* module = b.GetInsertBlock()->getModule();
-  llvm::Function* function = llvm::Intrinsic::getOrInsertDeclaration(module, id);
+  llvm::Function* function = llvm::Intrinsic::getOrInsertDeclaration(module, id, types);
   llvm::SmallVector<Value*, 3> cast;
   for (size_t i = 0; i < args.size(); ++i)
     cast.push_back(b.CreateBitCast(
@@ -114,10 +117,26 @@ unsigned LanesOf(const Value* v) {
   return type == nullptr ? 1 : type->getNumElements();
 }
 
+// NEON's: registers of 64 and 128 bits.
+Value* CallOfArm(llvm::IRBuilder<>& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args,
+                 llvm::Type* narrow) {
+  const unsigned lanes = LanesOf(args[0]);
+  if (lanes != 2 && lanes != 4) return nullptr;
+  const unsigned group = 32 / narrow->getPrimitiveSizeInBits().getFixedValue();
+  return CallWithBits(b, id, args,
+                      {args[0]->getType(), llvm::FixedVectorType::get(narrow, lanes * group)});
+}
+
 }  // namespace
 
 Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
-  if (!traits_.dot_int8) return nullptr;
+  switch (traits_.bytes) {
+    case DotOf::kNone: return nullptr;
+    case DotOf::kArm:
+      return CallOfArm(b_, Intrinsics::aarch64_neon_usdot, {sum, a, b}, b_.getInt8Ty());
+    case DotOf::kArmOneSign: return DotOfSignedBytes(sum, a, b);
+    case DotOf::kX86: break;
+  }
   switch (LanesOf(sum)) {
     case 4: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_128, {sum, a, b});
     case 8: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_256, {sum, a, b});
@@ -126,8 +145,24 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
   }
 }
 
+// a b = (a - 128) b + 64 b + 64 b.  The last two are the same for all rows (or columns) of a tile,
+// and taking off 128 undoes what a schedule added to signed bytes.
+Value* ValueOps::DotOfSignedBytes(Value* sum, Value* a, Value* b) {
+  llvm::Type* type = sum->getType();
+  auto dot = [&](Value* to, Value* x, Value* y) {
+    return CallOfArm(b_, Intrinsics::aarch64_neon_sdot, {to, x, y}, b_.getInt8Ty());
+  };
+  Value* k64 = llvm::ConstantInt::get(type, 0x40404040);
+  Value* once = dot(Constant::getNullValue(type), b, k64);
+  if (once == nullptr) return nullptr;
+  Value* lowered = b_.CreateXor(a, llvm::ConstantInt::get(type, 0x80808080));
+  return b_.CreateAdd(dot(sum, lowered, b), dot(once, b, k64));
+}
+
 Value* ValueOps::DotOfPairs(Value* sum, Value* a, Value* b) {
-  if (!traits_.dot_bf16) return nullptr;
+  if (traits_.pairs == DotOf::kArm)
+    return CallOfArm(b_, Intrinsics::aarch64_neon_bfdot, {sum, a, b}, b_.getBFloatTy());
+  if (traits_.pairs != DotOf::kX86) return nullptr;
   switch (LanesOf(sum)) {
     case 4: return CallWithBits(b_, Intrinsics::x86_avx512bf16_dpbf16ps_128, {sum, a, b});
     case 8: return CallWithBits(b_, Intrinsics::x86_avx512bf16_dpbf16ps_256, {sum, a, b});

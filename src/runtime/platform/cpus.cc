@@ -3,6 +3,11 @@
 #include "runtime/platform/cpus.h"
 
 #include <sched.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -44,6 +49,43 @@ int QuotaCount() {
   return std::max(1, static_cast<int>(std::ceil(quota / period)));
 }
 
+#if defined(__x86_64__)
+// What __builtin_cpu_supports knows in recent compilers only.  The registers that these need are
+// those of features that it is asked for.
+struct CpuidBit {
+  std::string_view name;
+  unsigned leaf, subleaf, word, bit;  // word: eax, ebx, ecx, edx
+
+  bool IsSet() const {
+    unsigned words[4] = {};
+    if (__get_cpuid_count(leaf, subleaf, &words[0], &words[1], &words[2], &words[3]) == 0)
+      return false;
+    return (words[word] >> bit & 1) != 0;
+  }
+};
+constexpr CpuidBit kCpuidBits[] = {
+    {"f16c", 1, 0, 2, 29},       {"movbe", 1, 0, 2, 22},    {"lzcnt", 0x80000001, 0, 2, 5},
+    {"gfni", 7, 0, 2, 8},        {"vaes", 7, 0, 2, 9},      {"vpclmulqdq", 7, 0, 2, 10},
+    {"avx512fp16", 7, 0, 3, 23}, {"amx-bf16", 7, 0, 3, 22}, {"amx-tile", 7, 0, 3, 24},
+    {"amx-int8", 7, 0, 3, 25},   {"avxvnni", 7, 1, 0, 4},
+};
+#elif defined(__aarch64__)
+// Written out: the C library's headers know the newer ones in recent versions only.
+struct HwcapBit {
+  std::string_view name;
+  unsigned long type, mask;
+};
+constexpr HwcapBit kHwcapBits[] = {
+    {"neon", AT_HWCAP, 1UL << 1},       {"crc", AT_HWCAP, 1UL << 7},
+    {"lse", AT_HWCAP, 1UL << 8},        {"fullfp16", AT_HWCAP, 1UL << 10},
+    {"rdm", AT_HWCAP, 1UL << 12},       {"jsconv", AT_HWCAP, 1UL << 13},
+    {"complxnum", AT_HWCAP, 1UL << 14}, {"rcpc", AT_HWCAP, 1UL << 15},
+    {"dotprod", AT_HWCAP, 1UL << 20},   {"sve", AT_HWCAP, 1UL << 22},
+    {"fp16fml", AT_HWCAP, 1UL << 23},   {"sve2", AT_HWCAP2, 1UL << 1},
+    {"i8mm", AT_HWCAP2, 1UL << 13},     {"bf16", AT_HWCAP2, 1UL << 14},
+};
+#endif
+
 bool HasFeature(std::string_view name) {
 #if defined(__x86_64__)
 #define RELAXVM_FEATURE(text) \
@@ -71,6 +113,13 @@ bool HasFeature(std::string_view name) {
   RELAXVM_FEATURE("avx512vpopcntdq")
   RELAXVM_FEATURE("avx512bf16")
 #undef RELAXVM_FEATURE
+  for (const CpuidBit& bit : kCpuidBits) {
+    if (name == bit.name) return bit.IsSet();
+  }
+#elif defined(__aarch64__)
+  for (const HwcapBit& bit : kHwcapBits) {
+    if (name == bit.name) return (getauxval(bit.type) & bit.mask) != 0;
+  }
 #endif
   return true;
 }

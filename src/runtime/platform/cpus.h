@@ -24,6 +24,6 @@ RELAXVM_API CacheSizes ReadCacheSizes();
 
 // Features of `required` ("+avx2,+fma", LLVM's names) that this machine does not have; names that
 // are not known to the check count as present.
-std::vector<std::string> MissingCpuFeatures(std::string_view required);
+RELAXVM_API std::vector<std::string> MissingCpuFeatures(std::string_view required);
 
 }  // namespace relaxvm::runtime

@@ -26,8 +26,10 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr uint16_t kMachine = EM_X86_64;
+constexpr const char* kMachineName = "x86-64";
 #elif defined(__aarch64__)
 constexpr uint16_t kMachine = EM_AARCH64;
+constexpr const char* kMachineName = "AArch64";
 #else
 #error "relaxvm runs on x86-64 and aarch64"
 #endif
@@ -63,8 +65,13 @@ void CheckElf(std::string_view bytes, bool sealed, const std::string& path) {
       header.e_type != ET_DYN) {
     RefuseLibrary(path, "is no 64-bit little-endian shared library");
   }
-  if (header.e_machine != kMachine)
-    RefuseLibrary(path, "is a library for another kind of processor");
+  if (header.e_machine != kMachine) {
+    const char* other = header.e_machine == EM_X86_64    ? "x86-64"
+                        : header.e_machine == EM_AARCH64 ? "AArch64"
+                                                         : "another kind of processor";
+    Fail(ErrorKind::kValueError, path, ": is a library for ", other, ", this process runs on ",
+         kMachineName, "; load it there, or compile the model with target=\"llvm\" here");
+  }
   if (header.e_flags == kSealedFlag && !sealed) {
     RefuseLibrary(path, "is truncated or damaged (its checksum is missing)");
   }
