@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code for x86 processors with shorter registers and fewer instructions than this one's gives the same results."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+from machine_programs import GROUPS, check_same, results_here
+
+TARGETS = {
+    "AVX2": "llvm -mcpu=haswell",
+    "SSE4.2": "llvm -mcpu=nehalem",
+}
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 CPUs")
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda names: names[0])
+@pytest.mark.parametrize("machine", TARGETS)
+def test_gives_what_this_machine_gives(machine: str, group: tuple[str, ...]) -> None:
+    try:
+        have = results_here(group, TARGETS[machine])
+    except RuntimeError as error:
+        if "cannot run here" in str(error):
+            pytest.skip(str(error))
+        raise
+    for name, one, other in zip(group, have, results_here(group), strict=True):
+        check_same(name, one, other)
