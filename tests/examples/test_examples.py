@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pathlib
 import re
@@ -89,6 +90,29 @@ def test_data_types(run):
     assert "x * y + x       = [ 5. 12. 21.]" in printed
     assert "x ** 5          = [  1.  32. 243.]" in printed
     assert "made by         : Product of 2 fields" in printed
+
+
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_language_model(run, exec_mode):
+    """However the cache came to hold the same tokens, the model goes on alike."""
+    folder = str(ROOT / "examples/python")
+    code = f"import sys; sys.path.insert(0, {folder!r}); import language_model as m; m.main({exec_mode!r})"
+    both, forked, back, prompt = run(sys.executable, "-c", code).splitlines()
+    texts = ast.literal_eval(both.removeprefix("two at once: "))
+    assert [len(texts[0]), len(texts[1])] == [9, 11] and len(set(texts[1][5:])) > 2
+    assert forked == f"forked     : {texts[1]}"
+    assert back == f"taken back : {texts[0]}"
+    assert prompt == "as a prompt: True"
+
+
+def test_code_of_pages_is_that_of_the_examples():
+    found = 0
+    for page in (ROOT / "docs/howto").glob("*.md"):
+        pattern = r"<!-- from (\S+) -->\n```\w+\n(.*?)```"
+        for source, block in re.findall(pattern, page.read_text(), re.DOTALL):
+            found += 1
+            assert block in (ROOT / source).read_text(), f"{page.name}: a part of {source}"
+    assert found >= 5
 
 
 def test_code_of_the_page_on_data_types(run, tmp_path):
