@@ -138,3 +138,20 @@ def test_floats_outside_the_range_of_integers(count):
         part = want[at : at + count].astype("int32")
         np.testing.assert_array_equal(wide, part)
         np.testing.assert_array_equal(narrow, part.astype("int8"))
+
+
+@pytest.mark.parametrize("dtype,low,high", [("int8", -128, 127), ("uint8", 0, 255), ("int16", -9, 300), ("int32", -7, 1e9)])  # fmt: skip
+@pytest.mark.parametrize("count", [16, 5])
+def test_clipped_floats_to_integers(dtype: str, low: float, high: float, count: int) -> None:
+    """Inside of the range there is nothing to saturate; NaN is 0 all the same."""
+    values = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, -0.75, 0.5, 254.99, 255, 256, -128.5, -129, 126.5, 1, -1, 0], "float32")  # fmt: skip
+    values = np.roll(values, 5)[:count]
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([count], "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(op.astype(bb.emit(op.clip(x, low, high)), dtype)))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
+    want = np.trunc(np.clip(values.astype("f8"), low, high))
+    np.testing.assert_array_equal(
+        vm["main"](values).numpy(), np.nan_to_num(want, nan=0).astype(dtype)
+    )

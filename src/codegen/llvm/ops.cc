@@ -355,10 +355,36 @@ Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
   return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
 }
 
+// Does MinMax with two constants keep `v` inside of what int32 holds, but for NaNs?
+bool IsClamped(Value* v) {
+  bool has_least = false, has_most = false;
+  for (int depth = 0; depth < 2; ++depth) {
+    auto* chosen = llvm::dyn_cast<llvm::SelectInst>(v);
+    auto* compare = chosen ? llvm::dyn_cast<llvm::FCmpInst>(chosen->getCondition()) : nullptr;
+    if (compare == nullptr || compare->getOperand(0) != chosen->getTrueValue() ||
+        compare->getOperand(1) != chosen->getFalseValue())
+      return false;
+    auto* limit = llvm::dyn_cast<Constant>(chosen->getTrueValue());
+    if (limit != nullptr && limit->getType()->isVectorTy()) limit = limit->getSplatValue();
+    const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(limit);
+    if (number == nullptr || !number->getType()->isFloatTy()) return false;
+    if (!(std::fabs(number->getValueAPF().convertToFloat()) < 0x1p31F)) return false;
+    has_least |= compare->getPredicate() == llvm::CmpInst::FCMP_OGT;
+    has_most |= compare->getPredicate() == llvm::CmpInst::FCMP_OLT;
+    v = chosen->getFalseValue();
+  }
+  return has_least && has_most;
+}
+
 }  // namespace
 
 Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
   llvm::Type* type = RegisterType(to);
+  if ((to.bits < 32 || (to.bits == 32 && IsInt(to))) && IsClamped(v)) {
+    Value* inside =
+        b_.CreateSelect(b_.CreateFCmpORD(v, v), v, Constant::getNullValue(v->getType()));
+    return b_.CreateTrunc(b_.CreateFPToSI(inside, LikeShape(type, b_.getInt32Ty())), type);
+  }
   auto saturate = [&](Intrinsics::ID id, llvm::Type* result) -> Value* {
     if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);
     return b_.CreateIntrinsic(id, {result, v->getType()}, {v});

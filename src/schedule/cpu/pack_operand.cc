@@ -57,6 +57,12 @@ int CountLoads(const Stage& stage, const Var& buffer) {
   return count;
 }
 
+bool HasAnotherAxis(const Stage& stage, const Axis& axis) {
+  return std::any_of(stage.reduce.begin(), stage.reduce.end(), [&](const Axis& other) {
+    return !other.var.same_as(axis.var) && !ir::IsIntValue(other.extent, 1);
+  });
+}
+
 // Takes the neighbours together that one instruction does: along an axis of the sum that is the
 // last dimension of the other operand, in plain steps on both sides.
 void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
@@ -68,6 +74,7 @@ void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
   for (const Axis& axis : stage.reduce) {
     const auto extent = ir::AsInt(axis.extent);
     if (!left->indices.back().same_as(axis.var) || !extent || *extent % group != 0) continue;
+    if (*extent == group && !HasAnotherAxis(stage, axis)) continue;
     int found = 0;
     for (size_t i = 0; i < load->indices.size(); ++i) {
       if (!UsesVar(load->indices[static_cast<int64_t>(i)], axis.var)) continue;

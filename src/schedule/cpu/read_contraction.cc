@@ -76,6 +76,13 @@ class Reader {
           ++found;
         }
         if (found != 1 || !analyzer_->ProveEqual(ir::FloorMod(axis.extent, size), 0)) continue;
+        if (ir::IsIntValue(groups.extent, 1)) {  // no step from group to group shows what is next
+          const auto* other = c_.LoadOf(operand.same_as(times->a) ? times->b : times->a);
+          if (other == nullptr || other->indices.empty() ||
+              !other->indices.back().same_as(axis.var))
+            continue;
+          is_one_group_ = true;
+        }
         indices.Set(static_cast<int64_t>(indices.size()) - 1, Expr(0));
         ReplaceLoad(load, BufferLoad(load->buffer, indices, load->predicate, load->span));
         StartGroups(&axis, groups, size);
@@ -223,7 +230,7 @@ class Reader {
     auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
     if (c_.stage.reduce.empty()) return false;
     const Expr column = c_.panel_width > 0 ? ColumnStep() : b->Coeff(c_.vector.var);
-    return ir::IsIntValue(a->Coeff(c_.stage.reduce.back().var), c_.group) &&
+    return (is_one_group_ || ir::IsIntValue(a->Coeff(c_.stage.reduce.back().var), c_.group)) &&
            ir::IsIntValue(column, c_.group);
   }
   Expr ColumnStep() const {
@@ -246,6 +253,7 @@ class Reader {
   const Machine& machine_;
   arith::Analyzer* analyzer_;
   Contraction c_;
+  bool is_one_group_ = false;  // neighbours in A, and all of their axis
 };
 
 }  // namespace

@@ -141,3 +141,90 @@ def test_products_between_dequantize_and_quantize(activations, per_channel):
     )  # fmt: skip
     # One step of a quantized value between the parts may differ.
     compare(data, {"x": RNG.standard_normal((2, 4, 5, 6), dtype="float32")}, atol=0.2)
+
+
+# Channels, outputs, kernel, type of the data, of the weights, their zero points, attributes
+CONVS = {
+    "three channels": (3, 6, [3, 3], "uint8", "int8", 0, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    "four channels, one tap": (4, 18, [1, 1], "uint8", "int8", 0, {}),
+    "asymmetric": (8, 20, [3, 3], "uint8", "uint8", 101, {"pads": [1, 0, 2, 1]}),
+    "asymmetric, one tap": (12, 7, [1, 1], "uint8", "uint8", 99, {"strides": [2, 1]}),
+    "channels of their own": (5, 4, [3, 2], "uint8", "uint8", [3, 128, 250, 0], {"dilations": [2, 1]}),
+    "signed data": (10, 9, [3, 3], "int8", "int8", [1, 0, -3, 4, 0, 0, 9, 0, -128], {"auto_pad": "SAME_UPPER"}),
+    "depthwise": (6, 6, [3, 3], "uint8", "int8", 0, {"pads": [1, 1, 1, 1], "group": 6}),
+    "depthwise, asymmetric": (20, 20, [5, 3], "int8", "uint8", 77, {"pads": [2, 1, 2, 1], "group": 20}),
+    "two for each channel": (6, 12, [3, 3], "uint8", "uint8", [7] * 11 + [255], {"group": 6, "strides": [2, 2]}),
+    "groups": (8, 6, [3, 3], "uint8", "uint8", 30, {"group": 2}),
+    "one dimension": (3, 17, [5], "uint8", "uint8", 5, {"pads": [2, 2], "dilations": [1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONVS)
+@pytest.mark.parametrize("x_zero", ["zero", "least", "other", "computed"])
+def test_conv_of_integers(case, x_zero):
+    """Beside the float convolution of the differences, which is exact at these sizes."""
+    ort = pytest.importorskip("onnxruntime")
+    channels, outputs, kernel, left, right, zero, attrs = CONVS[case]
+    x = ints(left, 2, channels, *[9, 8][: len(kernel)])
+    w = ints(right, outputs, channels // attrs.get("group", 1), *kernel)
+    xz = np.array({"zero": 0, "least": np.iinfo(left).min}.get(x_zero, 13), left)
+    wz = np.array(zero, right)
+    names = {"uint8": "u8", "int8": "i8"}
+    spatial = [None] * len(kernel)
+    computed = x_zero == "computed"
+    data = model(
+        [node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], **attrs)],
+        [("x", names[left], [None, channels, *spatial]), *([("xz", names[left], [])] if computed else [])],
+        [("y", "i32", [None, outputs, *spatial])], {"w": w, "wz": wz} | ({} if computed else {"xz": xz}),
+    )  # fmt: skip
+    centred = w.astype("float32") - wz.astype("float32").reshape(-1, *[1] * (w.ndim - 1))
+    real = model(
+        [node("Conv", ["x", "w"], ["y"], **attrs)], [("x", "f32", [None, channels, *spatial])],
+        [("y", "f32", [None, outputs, *spatial])], {"w": centred},
+    )  # fmt: skip
+    feed = {"x": x.astype("float32") - xz.astype("float32")}
+    want = ort.InferenceSession(real, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    got = InferenceSession(data, cache_dir="").run(None, {"x": x} | ({"xz": xz} if computed else {}))[0]  # fmt: skip
+    np.testing.assert_array_equal(got, want.astype("int32"))
+
+
+@pytest.mark.parametrize("depth", [3, 7, 30, 33])
+@pytest.mark.parametrize("right", ["uint8", "int8"])
+def test_depths_that_are_no_groups(depth, right):
+    weights = {"w": ints(right, depth, 20), "xz": np.uint8(7), "wz": np.array(9, right)}
+    data = model(
+        [node("MatMulInteger", ["x", "w", "xz", "wz"], ["y"])],
+        [("x", "u8", ["b", "n", depth])], [("y", "i32", ["b", "n", 20])], weights,
+    )  # fmt: skip
+    compare(data, {"x": ints("uint8", 2, 5, depth)})
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+@pytest.mark.parametrize("weight", ["uint8", "int8"])
+def test_networks_between_dequantize_and_quantize(activations, weight):
+    """A first layer of three channels, a depthwise one and one of single taps, each quantized behind it."""
+    weights, nodes, x = {}, [], "d0"
+    weights |= {"s0": np.float32(0.03), "z0": np.array(11, activations)}
+    nodes += [node("QuantizeLinear", ["x", "s0", "z0"], ["q0"])]
+    nodes += [node("DequantizeLinear", ["q0", "s0", "z0"], ["d0"])]
+    layers = [
+        ((10, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((10, 1, 3, 3), {"group": 10}),
+        ((7, 10, 1, 1), {}),
+    ]
+    for i, (shape, attrs) in enumerate(layers, 1):
+        weights |= {
+            f"w{i}": ints(weight, *shape), f"ws{i}": np.float32(0.004), f"wz{i}": np.array(5, weight),
+            f"b{i}": RNG.standard_normal(shape[0], dtype="float32"),
+            f"s{i}": np.float32(0.05), f"z{i}": np.array(np.iinfo(activations).min, activations),
+        }  # fmt: skip
+        nodes += [
+            node("DequantizeLinear", [f"w{i}", f"ws{i}", f"wz{i}"], [f"wd{i}"]),
+            node("Conv", [x, f"wd{i}", f"b{i}"], [f"c{i}"], **attrs),
+            node("QuantizeLinear", [f"c{i}", f"s{i}", f"z{i}"], [f"q{i}"]),
+            node("DequantizeLinear", [f"q{i}", f"s{i}", f"z{i}"], [f"d{i}"]),
+        ]
+        x = f"d{i}"
+    data = model(nodes, [("x", "f32", ["n", 3, "h", 8])], [(x, "f32", ["n", 7, "a", 6])], weights)
+    # A step of one layer, which a half rounded the other way makes, reaches few of the next one's.
+    compare(data, {"x": RNG.standard_normal((2, 3, 9, 8), dtype="float32")}, atol=0.101)

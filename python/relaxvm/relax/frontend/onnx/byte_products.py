@@ -14,8 +14,10 @@ from relaxvm import relax
 from relaxvm.relax import op
 
 from .graph import Dequantized, Graph
+from .padding import pad_constant
 
 _BYTES = ("int8", "uint8")
+GROUP = 4  # products that machines add up at once
 
 
 def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
@@ -28,6 +30,10 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
     if not isinstance(depth, int):
         return None
     b, b_zero = _signed(g, b, b_zero)
+    if depth > GROUP and depth % GROUP:  # zeros add nothing to any of the sums
+        extra = -depth % GROUP
+        a = pad_constant(g, a, [0] * g.rank(a), [*[0] * (g.rank(a) - 1), extra], 0)
+        b = pad_constant(g, b, [0] * g.rank(b), [*[0] * (g.rank(b) - 2), extra, 0], 0)
     y = g.emit(op.matmul(a, b, out_dtype="int32"))
     a_zero, b_zero = _wide(g, a_zero), _wide(g, b_zero)
     if a_zero is not None:
@@ -41,16 +47,51 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
     return y
 
 
-def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any) -> Any | None:
-    """The weight as signed bytes around 0.  None: it has no such form."""
+def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any, group: int) -> tuple | None:
+    """The weight and its zero point (None: 0) in the form that products want.  None: it has no such form."""
     if not _are_bytes(g, x, weight):
         return None
+    if group != 1:
+        # A product of one channel adds up no neighbours: it may as well have 16 bits.
+        values, zero = known(weight), None if w_zero is None else known(w_zero)
+        if values is None or (w_zero is not None and zero is None):
+            return (weight, None) if g.dtype(weight) == "int8" and w_zero is None else None
+        zero = (
+            np.int32(0)
+            if zero is None
+            else zero.astype("int32").reshape(-1, *[1] * (values.ndim - 1))
+        )
+        centred = values.astype("int32") - zero
+        fits = -128 <= centred.min(initial=0) and centred.max(initial=0) <= 127
+        return g.constant(centred, "int8" if fits else "int16"), None
     weight, w_zero = _signed(g, weight, w_zero)
-    return weight if _wide(g, w_zero) is None and g.dtype(weight) == "int8" else None
+    return (weight, _wide(g, w_zero)) if g.dtype(weight) == "int8" else None
 
 
-def finish_conv(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
-    """Takes off what the zero point of the data, which is around it as well, added to the result."""
+def unsigned(g: Graph, x: Any, x_zero: Any) -> tuple:
+    """Signed bytes plus 128, like their zero point: what made them can write them so."""
+    if g.dtype(x) == "uint8":
+        return x, x_zero
+    offset = g.constant(128, "int32")
+    x = g.emit(op.astype(op.add(op.astype(x, "int32"), offset), "uint8"))
+    value = known(x_zero) if x_zero is not None else np.zeros((), "int32")
+    if value is not None:
+        return x, g.constant(value.astype("int32") + 128, "int32")
+    return x, g.emit(op.add(_wide(g, x_zero), offset))
+
+
+def filler(g: Graph, x_zero: Any) -> Any:
+    """What stands for 0 around the data: a number, or a scalar tensor."""
+    if x_zero is None:
+        return 0
+    value = known(x_zero)
+    if value is not None:
+        return int(value.reshape(()))
+    return g.emit(op.astype(g.emit(op.reshape(x_zero, [])), "uint8"))
+
+
+def without_x_zero(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
+    """Takes off what the zero point of the data, which is around it as well, added to a convolution."""
     x_zero = _wide(g, x_zero)
     if x_zero is None:
         return y
@@ -58,6 +99,16 @@ def finish_conv(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
     sums = g.emit(op.sum(op.astype(weight, "int32"), axis=list(range(1, n)), keepdims=False))
     sums = op.reshape(sums, [1, g.shape(weight)[0], *[1] * (n - 2)])
     return g.emit(op.subtract(y, op.multiply(sums, x_zero)))
+
+
+def without_w_zero(g: Graph, y: Any, windows: Any, taps: int, x_zero: Any, w_zero: Any) -> Any:
+    """Takes off what the zero points of the weights added: `windows` are the sums of the data."""
+    x_zero = _wide(g, x_zero)
+    if x_zero is not None:
+        windows = g.emit(op.subtract(windows, op.multiply(x_zero, g.constant(taps, "int32"))))
+    if g.rank(w_zero) == 1:
+        w_zero = g.emit(op.reshape(w_zero, [1, g.shape(w_zero)[0], *[1] * (g.rank(y) - 2)]))
+    return g.emit(op.subtract(y, op.multiply(windows, w_zero)))
 
 
 def worth_it(g: Graph, x: Dequantized, weight: Dequantized) -> bool:
@@ -101,9 +152,15 @@ def is_single(g: Graph, zero: Any) -> bool:
 
 
 def _signed(g, b, b_zero):
-    """Unsigned constants less 128, like their zero point."""
+    """Constants as signed bytes, and their zero point: around 0 where that fits, else less 128."""
     values, zero = known(b), known(b_zero) if b_zero is not None else np.zeros((), "uint8")
-    if g.dtype(b) != "uint8" or values is None or zero is None:
+    if values is None or zero is None:
+        return b, b_zero
+    if zero.size == 1:
+        centred = values.astype("int32") - zero.astype("int32").reshape(())
+        if -128 <= centred.min(initial=0) and centred.max(initial=0) <= 127:
+            return g.constant(centred, "int8"), None
+    if g.dtype(b) != "uint8":
         return b, b_zero
     moved = g.constant(values.astype("int16") - 128, "int8")
     return moved, g.constant(zero.astype("int32") - 128, "int32")

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from relaxvm.relax import op
 
 from .. import byte_products
@@ -42,44 +46,70 @@ def _conv_of_quantized(g, geometry):
     x, weight = g.dequantized_input(0), g.dequantized_input(1)
     if x is None or weight is None or not byte_products.worth_it(g, x, weight):
         return None
-    channels, group = g.shape(weight.values)[1], geometry[2]
-    if group != 1 or not byte_products.scales_are(g, weight, 0) or channels % 4:
+    if not byte_products.scales_are(g, weight, 0):
         return None
+    if geometry[2] != 1 and g.shape(weight.values)[1] != 1:
+        return None  # groups of several channels
     y = conv_of_bytes(g, x.values, weight.values, x.zero, weight.zero, geometry)
     return None if y is None else byte_products.scaled(g, y, x.scale, weight.scale, 1)
 
 
 def conv_of_bytes(g, x, weight, x_zero, w_zero, geometry):
     """The convolution of the integers less their zero points, as int32.  None: of another form."""
-    small = byte_products.weight_of_conv(g, x, weight, w_zero)
+    n, group = spatial_rank(g, x), geometry[2]
+    kernel_dims(g, weight, geometry[3], n)
+    small = byte_products.weight_of_conv(g, x, weight, w_zero, group)
     if small is None or not byte_products.is_single(g, x_zero):
         return None
-    around = 0
-    if x_zero is not None:
-        value = byte_products.known(x_zero)
-        around = g.emit(op.reshape(x_zero, [])) if value is None else int(value.reshape(()))
-    y = g.emit(convolved(g, x, small, geometry, around, "int32"))
-    return byte_products.finish_conv(g, y, small, x_zero)
+    weight, w_zero = small
+    channels = g.shape(weight)[1]
+    if not isinstance(channels, int):
+        return None
+    x = _with_channels(g, x, channels * group)
+    x, x_zero = byte_products.unsigned(g, x, x_zero)
+    around = byte_products.filler(g, x_zero)
+    x, geometry = _padded_geometry(g, x, weight, geometry, around)
+    if group == 1 and channels % byte_products.GROUP:
+        extra = -channels % byte_products.GROUP
+        x = pad_constant(g, x, [0] * (n + 2), [0, extra, *[0] * n], around)
+        weight = pad_constant(g, weight, [0] * (n + 2), [0, extra, *[0] * n], 0)
+    y = g.emit(convolved(g, x, weight, geometry, 0, "int32"))
+    y = byte_products.without_x_zero(g, y, weight, x_zero)
+    if w_zero is None:
+        return y
+    # One output channel with weights of 1 gives the sums of the windows.
+    sums = g.emit(op.sum(op.astype(x, "int32"), axis=[1], keepdims=True))
+    ones = g.constant(np.ones([1, 1, *g.shape(weight)[2:]]), "int32")
+    windows = g.emit(convolved(g, sums, ones, geometry, 0, "int32"))
+    taps = math.prod(g.shape(weight)[1:])
+    return byte_products.without_w_zero(g, y, windows, taps, x_zero, w_zero)
+
+
+def _padded_geometry(g, x, weight, geometry, value):
+    """The input with `value` around it, and the geometry for it; zeros are left to the operator."""
+    auto_pad, dilations, group, kernel_shape, pads, strides = geometry
+    n = spatial_rank(g, x)
+    kernel = kernel_dims(g, weight, kernel_shape, n)
+    steps = strides or [1] * n, dilations or [1] * n
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, *steps, value)
+    if not isinstance(value, (int, float)) or value != 0:
+        x = pad_constant(g, x, [0, 0, *pads[:n]], [0, 0, *pads[n:]], value)
+        pads = [0] * 2 * n
+    return x, ("NOTSET", dilations, group, kernel, pads, strides)
 
 
 def convolved(g, x, weight, geometry, pad_value=0.0, out_dtype=None):
     """`geometry`: auto_pad, dilations, group, kernel_shape, pads, strides.  Padding of another value than 0, which
     may be a scalar tensor, is written around the data."""
-    auto_pad, dilations, group, kernel_shape, pads, strides = geometry
+    x, (_, dilations, group, _, pads, strides) = _padded_geometry(g, x, weight, geometry, pad_value)
     n = spatial_rank(g, x)
-    kernel = kernel_dims(g, weight, kernel_shape, n)
-    strides, dilations = strides or [1] * n, dilations or [1] * n
-    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, pad_value)
-    if not isinstance(pad_value, (int, float)) or pad_value != 0:
-        x = pad_constant(g, x, [0, 0, *pads[:n]], [0, 0, *pads[n:]], pad_value)
-        pads = [0] * 2 * n
     x = _with_channels(g, x, g.shape(weight)[1] * group)
     return getattr(op.nn, f"conv{n}d")(
         x,
         weight,
-        strides=strides,
+        strides=strides or [1] * n,
         padding=pads,
-        dilation=dilations,
+        dilation=dilations or [1] * n,
         groups=group,
         data_layout=_LAYOUT[n],
         kernel_layout=_KERNEL[n],

@@ -138,6 +138,16 @@ def dynamic_quantize_linear(g: Graph, x: Expr) -> tuple:
 # ---- operators on quantized tensors
 
 
+def _requantized_sum(g, y, scale, y_scale, y_zero):
+    """Integers in units of `scale`.  One factor does both steps: halves fall as they do elsewhere."""
+    y_scale = _as(g, _along(g, y_scale, y, 1), "float32")
+    factor = g.emit(op.divide(g.emit(scale), y_scale))
+    rounded = op.round(g.emit(op.multiply(g.emit(op.astype(y, "float32")), factor)))
+    dtype = g.dtype(y_zero)
+    zero = _along(g, y_zero, y, 1)
+    return _saturated(g, g.emit(rounded), zero, dtype, g.elem_type_of(dtype))
+
+
 def _requantized(g, y, scale, zero):
     return quantized(g, g.emit(y), scale, zero, g.dtype(zero), g.elem_type_of(g.dtype(zero)))
 
@@ -200,9 +210,9 @@ def q_linear_conv(
 ) -> Expr:
     geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
     y = add_bias(g, integer_conv(g, x, weight, x_zero, w_zero, geometry), bias)
-    y = g.emit(op.astype(g.emit(y), "float32"))
+    y = g.emit(y)
     scale = op.multiply(_along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
-    return _requantized(g, op.multiply(y, scale), y_scale, y_zero)
+    return _requantized_sum(g, y, scale, y_scale, y_zero)
 
 
 @onnx_op("QLinearMatMul", since=10)
@@ -217,11 +227,11 @@ def q_linear_matmul(
     y_scale: Expr,
     y_zero: Expr,
 ) -> Expr:
-    y = g.emit(op.astype(g.emit(matmul_integer(g, a, b, a_zero, b_zero)), "float32"))
+    y = g.emit(matmul_integer(g, a, b, a_zero, b_zero))
     rows, columns = g.rank(y) - 2, g.rank(y) - 1
     left = _as(g, _along(g, a_scale, y, rows), "float32")
-    y = op.multiply(y, op.multiply(left, _as(g, _along(g, b_scale, y, columns), "float32")))
-    return _requantized(g, y, _as(g, y_scale, "float32"), y_zero)
+    scale = op.multiply(left, _as(g, _along(g, b_scale, y, columns), "float32"))
+    return _requantized_sum(g, y, scale, y_scale, y_zero)
 
 
 def _integer_gemm(g, a, b, a_zero, b_zero, c, trans_a, trans_b):
@@ -253,10 +263,11 @@ def q_gemm(
 ) -> Expr:
     y = _integer_gemm(g, a, b, a_zero, b_zero, c, transA, transB)
     scale = op.multiply(_along(g, a_scale, y, 0), _along(g, b_scale, y, 1))
-    y = op.multiply(op.astype(y, "float32"), scale)
     if alpha != 1.0:
-        y = op.multiply(y, g.constant(alpha, "float32"))
-    return y if y_scale is None else _requantized(g, y, y_scale, y_zero)
+        scale = op.multiply(g.emit(scale), g.constant(alpha, "float32"))
+    if y_scale is not None:
+        return _requantized_sum(g, y, scale, y_scale, y_zero)
+    return op.multiply(op.astype(y, "float32"), g.emit(scale))
 
 
 @onnx_op("MatMulIntegerToFloat", since=1, domain="com.microsoft")
