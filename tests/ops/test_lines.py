@@ -69,6 +69,14 @@ def test_sort(dtype: str, descending: bool, symbolic: bool) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("length", [1, 64, 65])
+def test_sort_of_few_elements(length: int, symbolic: bool) -> None:
+    x = numbers((3, length), "float32")
+    got = run(x, lambda v: op.argsort(v, dtype="int64"), symbolic)
+    np.testing.assert_array_equal(got[0], order(x, 1, False))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 40, 150])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "float64"])

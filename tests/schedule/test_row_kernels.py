@@ -151,6 +151,19 @@ def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
     np.testing.assert_array_equal(run([x], lambda v: op.min(v, axis=-1)), x.min(-1))
 
 
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+@pytest.mark.parametrize("shape", [(2, 11, 9, 23), (1, 3, 9, 23), (1, 17, 40, 23)])
+def test_resize_along_rows_first_is_the_resize_of_each_pixel(method: str, shape: Shape) -> None:
+    x = numbers(shape)
+
+    def resized(layout: str, value: np.ndarray) -> np.ndarray:
+        size = (19, 37) if shape[1] != 17 else (7, 37)
+        return run([value], lambda v: op.image.resize2d(v, size, layout=layout, method=method))
+
+    pixels = resized("NHWC", x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(resized("NCHW", x), pixels, rtol=1e-5, atol=1e-4)
+
+
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None, causal: str | None
 ) -> np.ndarray:

@@ -180,6 +180,36 @@ std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
   return {{index, axis.Real(1.0) - t}, {ir::Min(index + Expr(1), axis.have - Expr(1)), t}};
 }
 
+// What is read along one axis of the result, in memory: positions cost more than all the rest.
+struct TapTables {
+  std::vector<Tensor> index, weight;
+
+  TapTables(const Resize& a, const Axis& axis) {
+    const size_t count = TapsOf(a, axis, Expr(0)).size();
+    for (size_t k = 0; k < count; ++k) {
+      index.push_back(tir::Compute(
+          {axis.want},
+          [&](const Indices& i) { return ir::Cast(Int(32), TapsOf(a, axis, i[0])[k].index); },
+          "at"));
+      weight.push_back(tir::Compute(
+          {axis.want}, [&](const Indices& i) { return TapsOf(a, axis, i[0])[k].weight; },
+          "weight"));
+    }
+  }
+};
+
+// Is an image resized along its rows first, each row once?  Not where most rows would not be used.
+bool RowsFirst(const Resize& a, const Layout& layout, const std::vector<Axis>& axes) {
+  if (a.method == "nearest_neighbor" || axes.size() < 2) return false;
+  if (layout.At(SpatialLetters(axes.size()).back()) + 1 != layout.size()) return false;
+  if (!TapsOf(a, axes.back(), Expr(0))[0].weight.defined()) return false;
+  for (size_t s = 0; s + 1 < axes.size(); ++s) {
+    auto have = ir::AsInt(axes[s].have), want = ir::AsInt(axes[s].want);
+    if (have.has_value() && want.has_value() && have.value() > 4 * want.value()) return false;
+  }
+  return true;
+}
+
 template <size_t kNumSpatial>
 Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
@@ -204,14 +234,38 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     Expr left = var == nullptr ? axis.want : facts->Simplify(ir::Substitute(axis.want, none));
     if (!ir::IsIntValue(left, 0)) may_be_empty.push_back(axis.have);
   }
+  // Data, or data that already has the result's last axis.
+  Tensor from = x;
+  size_t num_left = kNumSpatial;
+  if (RowsFirst(a, layout, axes)) {
+    --num_left;
+    const Axis& axis = axes.back();
+    TapTables tables(a, axis);
+    Dims dims = x->shape;
+    dims.Set(dims.size() - 1, axis.want);
+    from = tir::Compute(
+        dims,
+        [&](const Indices& i) {
+          Expr sum;
+          for (size_t k = 0; k < tables.index.size(); ++k) {
+            Indices at = i;
+            at.Set(i.size() - 1, ir::Cast(Int(64), tables.index[k]({i.back()})));
+            Expr value =
+                ir::Cast(axis.real, GuardEmpty(x(at), may_be_empty)) * tables.weight[k]({i.back()});
+            sum = sum.defined() ? sum + value : value;
+          }
+          return sum;
+        },
+        "rows");
+  }
   auto formula = [&](const Indices& i) -> Expr {
     std::vector<std::vector<Tap>> taps;
-    for (size_t s = 0; s < kNumSpatial; ++s) {
+    for (size_t s = 0; s < num_left; ++s) {
       taps.push_back(TapsOf(a, axes[s], i[layout.At(spatial[s])]));
     }
     // Interpolates along axis s, with `at` chosen along the axes before it.
     std::function<Expr(size_t, const Indices&)> along = [&](size_t s, const Indices& at) -> Expr {
-      if (s == kNumSpatial) return GuardEmpty(x(at), may_be_empty);
+      if (s == num_left) return GuardEmpty(from(at), may_be_empty);
       Expr sum;
       for (const Tap& tap : taps[s]) {
         Indices next = at;

@@ -5,6 +5,8 @@ namespace relaxvm::ops {
 namespace {
 
 constexpr int64_t kLanes = 16;
+constexpr int kDigits = 4, kBuckets = 256;  // a rank's bytes
+constexpr int64_t kFewElements = 64;        // for them, counting bytes costs more than merging
 
 Indices At(const Expr& index) { return {index}; }
 
@@ -79,6 +81,60 @@ Stmt SortRuns(const Expr& n, const Buffer& packed, const Buffer& spare) {
   return Sequence({width.Alloc(), start.Alloc(), width.Set(Expr(1)), passes});
 }
 
+// The byte of a rank that pass `digit` sorts by, from the last one on; the sign's bit is turned, so
+// that negative ranks come first.
+Expr DigitOf(const Expr& packed, int digit) {
+  Expr shifted = ir::Make(ir::BinaryOp::kShiftRight, packed, ir::Const(Int(64), 32 + 8 * digit));
+  Expr byte = ir::Make(ir::BinaryOp::kBitAnd, shifted, ir::Const(Int(64), 255));
+  if (digit == kDigits - 1) byte = ir::Make(ir::BinaryOp::kBitXor, byte, ir::Const(Int(64), 128));
+  return Expr(digit * kBuckets) + byte;
+}
+
+// Byte by byte: each pass puts the elements behind those of lesser bytes, in the order they came.
+Stmt SortByDigits(const Expr& n, const Buffer& packed, const Buffer& spare) {
+  Buffer places("places", {Expr(kDigits * kBuckets)}, Int(32), "local");
+  Cell sum("sum", Int(32));
+  ffi::Array<Stmt> seq = {tir::AllocBuffer(places), sum.Alloc(),
+                          LoopNest({Expr(kDigits * kBuckets)}, [&](const Indices& i) {
+                            return tir::BufferStore(places, ir::Const(Int(32), 0), i);
+                          })};
+  seq.push_back(LoopNest({n}, [&](const Indices& i) {
+    ir::Var element("element", Int(64));
+    ffi::Array<Stmt> count = {tir::Bind(element, packed.Load(i))};
+    for (int digit = 0; digit < kDigits; ++digit) {
+      const Indices at = At(DigitOf(element, digit));
+      count.push_back(tir::BufferStore(places, places.Load(at) + ir::Const(Int(32), 1), at));
+    }
+    return Sequence(count);
+  }));
+  for (int digit = 0; digit < kDigits; ++digit) {
+    seq.push_back(sum.Set(ir::Const(Int(32), 0)));
+    seq.push_back(LoopNest({Expr(kBuckets)}, [&](const Indices& i) {
+      ir::Var count("count", Int(32));
+      const Indices at = At(Expr(digit * kBuckets) + i[0]);
+      return Sequence({tir::Bind(count, places.Load(at)), tir::BufferStore(places, sum.Get(), at),
+                       sum.Set(sum.Get() + count)});
+    }));
+    const Buffer &from = digit % 2 == 0 ? packed : spare, &to = digit % 2 == 0 ? spare : packed;
+    seq.push_back(LoopNest({n}, [&](const Indices& i) {
+      ir::Var element("element", Int(64)), place("place", Int(32));
+      const Indices at = At(DigitOf(element, digit));
+      return Sequence({tir::Bind(element, from.Load(i)), tir::Bind(place, places.Load(at)),
+                       tir::BufferStore(to, element, At(ir::Cast(Int(64), place))),
+                       tir::BufferStore(places, Expr(place) + ir::Const(Int(32), 1), at)});
+    }));
+  }
+  return Sequence(seq);
+}
+
+// In place.
+Stmt SortElements(const Expr& n, const Buffer& packed, const Buffer& spare) {
+  if (auto known = ir::AsInt(n); known.has_value())
+    return *known <= kFewElements ? SortRuns(n, packed, spare) : SortByDigits(n, packed, spare);
+  return tir::IfThenElse(ir::LessEqual(n, Expr(kFewElements)), SortRuns(n, packed, spare),
+                         SortByDigits(n, packed, spare));
+}
+
 // How many of ranks[0 .. n) are less than `bound`, into `count`.
 Stmt CountLess(const Buffer& ranks, const Expr& n, const Expr& bound, const Cell& count) {
   Buffer counts("counts", {Expr(kLanes)}, Int(32), "local");
@@ -120,7 +176,7 @@ Stmt SortPacked(const LineValue& value, const Expr& n, const Buffer& packed, con
   Stmt fill = Vectors(n, [&](const Expr& i) {
     return tir::BufferStore(packed, Pack(RankOf(value(i), descending), i), At(i));
   });
-  return Sequence({fill, SortRuns(n, packed, spare)});
+  return Sequence({fill, SortElements(n, packed, spare)});
 }
 
 Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const Buffer& packed,
@@ -129,29 +185,43 @@ Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const
   Stmt fill = Vectors(n, [&](const Expr& i) {
     return tir::BufferStore(ranks, RankOf(value(i), descending), At(i));
   });
-  // The greatest rank that fewer than `keep` elements are below is that of the last one kept.
-  Cell last("last", Int(32)), count("count", Int(64)), ties("ties", Int(64));
-  ir::Var bit("bit", Int(32)), i("i", Int(64)), candidate("candidate", Int(32));
-  const Expr higher = last.Get() + ir::Make(ir::BinaryOp::kShiftLeft, ir::Const(Int(32), 1),
-                                            ir::Const(Int(32), 31) - bit);
-  Stmt narrow = tir::For(
-      bit, ir::Const(Int(32), 0), ir::Const(Int(32), 32), tir::ForKind::kSerial,
+  // The greatest rank that fewer than `keep` elements are below is that of the last one kept.  A
+  // rank that just `keep` are below ends the search: they are all kept.
+  Cell last("last", Int(32)), count("count", Int(64)), ties("ties", Int(64)), bit("bit", Int(32));
+  ir::Var candidate("candidate", Int(32));
+  const Expr one = ir::Const(Int(32), 1);
+  const Expr higher = last.Get() + ir::Make(ir::BinaryOp::kShiftLeft, one, bit.Get());
+  Stmt narrow = tir::While(
+      ir::GreaterEqual(bit.Get(), ir::Const(Int(32), 0)),
       Sequence({tir::Bind(candidate, higher), CountLess(ranks, n, candidate, count),
-                last.Set(ir::Select(ir::Less(count.Get(), keep), candidate, last.Get()))}));
+                last.Set(ir::Select(ir::LessEqual(count.Get(), keep), candidate, last.Get())),
+                bit.Set(ir::Select(ir::Equal(count.Get(), keep), ir::Const(Int(32), -1),
+                                   bit.Get() - one))}));
   // Those below it, and of its equals the first ones.
-  ir::Var rank("rank", Int(32)), tie("tie", Bool()), taken("taken", Bool());
-  Stmt push = Sequence(
-      {tir::Bind(rank, ranks.Load(At(i))),
-       tir::Bind(tie, ir::And(ir::Equal(rank, last.Get()), ir::Greater(ties.Get(), Expr(0)))),
-       tir::Bind(taken, ir::Or(ir::Less(rank, last.Get()), tie)),
-       tir::BufferStore(packed, Pack(rank, i), At(count.Get())),
-       count.Set(count.Get() + ir::Cast(Int(64), taken)),
-       ties.Set(ties.Get() - ir::Cast(Int(64), tie))});
-  return Sequence({tir::AllocBuffer(ranks), last.Alloc(), count.Alloc(), ties.Alloc(), fill,
-                   last.Set(ir::MinValue(Int(32))), narrow, CountLess(ranks, n, last.Get(), count),
-                   ties.Set(keep - count.Get()), count.Set(Expr(0)),
-                   tir::For(i, Expr(0), n, tir::ForKind::kSerial, push),
-                   SortRuns(ir::Min(keep, n), packed, spare)});
+  auto push = [&](const Expr& i) {
+    ir::Var rank("rank", Int(32)), tie("tie", Bool()), taken("taken", Bool());
+    return Sequence(
+        {tir::Bind(rank, ranks.Load(At(i))),
+         tir::Bind(tie, ir::And(ir::Equal(rank, last.Get()), ir::Greater(ties.Get(), Expr(0)))),
+         tir::Bind(taken, ir::Or(ir::Less(rank, last.Get()), tie)),
+         tir::BufferStore(packed, Pack(rank, i), At(count.Get())),
+         count.Set(count.Get() + ir::Cast(Int(64), taken)),
+         ties.Set(ties.Get() - ir::Cast(Int(64), tie))});
+  };
+  // Most vectors have none of them.
+  ir::Var block("block", Int(64)), inside("inside", Int(64)), rest("rest", Int(64));
+  const Expr blocks = ir::FloorDiv(n, Expr(kLanes)), from = block * Expr(kLanes);
+  const Expr least =
+      ir::CallIntrin(Intrin::kReduceMin, {ranks.Load(At(ir::RampExpr(from, Expr(1), kLanes)))});
+  Stmt some = tir::For(inside, Expr(0), Expr(kLanes), tir::ForKind::kSerial, push(from + inside));
+  Stmt collect = Sequence({tir::For(block, Expr(0), blocks, tir::ForKind::kSerial,
+                                    tir::IfThenElse(ir::LessEqual(least, last.Get()), some)),
+                           tir::For(rest, blocks * Expr(kLanes), n - blocks * Expr(kLanes),
+                                    tir::ForKind::kSerial, push(rest))});
+  return Sequence({tir::AllocBuffer(ranks), last.Alloc(), count.Alloc(), ties.Alloc(), bit.Alloc(),
+                   fill, last.Set(ir::MinValue(Int(32))), bit.Set(ir::Const(Int(32), 31)), narrow,
+                   CountLess(ranks, n, last.Get(), count), ties.Set(keep - count.Get()),
+                   count.Set(Expr(0)), collect, SortElements(ir::Min(keep, n), packed, spare)});
 }
 
 }  // namespace relaxvm::ops

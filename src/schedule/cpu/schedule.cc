@@ -26,6 +26,7 @@ constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
 // added up across its lanes, the other one's vectors pass.
 constexpr int64_t kShortRowBytes = 8192;
 constexpr int64_t kManyRows = 32;
+constexpr int64_t kEnoughRows = 16;  // for a few threads
 
 // Stages [begin, end) that run together for each combination of the first `num_rows` axes.
 struct Group {
@@ -276,6 +277,7 @@ class Scheduler {
       group.num_rows = rows;
       ++group.end;
     }
+    if (HasFewRows(group)) return {begin, begin + 1, program_.stages[begin].spatial.size()};
     // Something must be left to run along the lanes.
     bool has_inner = group.num_rows == 0 || group.end == group.begin + 1;
     for (size_t i = group.begin; i < group.end; ++i) {
@@ -283,6 +285,17 @@ class Scheduler {
     }
     if (!has_inner) --group.num_rows;
     return group;
+  }
+
+  // Elementwise stages go one after the other when their rows are too few for threads.
+  bool HasFewRows(const Group& group) {
+    if (group.end == group.begin + 1) return false;
+    Expr rows = 1;
+    for (size_t d = 0; d < group.num_rows; ++d)
+      rows = rows * program_.stages[group.begin].spatial[d].extent;
+    for (size_t i = group.begin; i < group.end; ++i)
+      if (program_.stages[i].combine != Combine::kNone) return false;
+    return ir::AsInt(analyzer_.Simplify(rows)).value_or(kEnoughRows) < kEnoughRows;
   }
 
   Stmt EmitGroup(const Group& group) {
