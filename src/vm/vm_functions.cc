@@ -39,6 +39,20 @@ void SetInput(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->SetInput(Text(args, 0), Rest(args, 1));
 }
 
+// (function, inputs..., module): the parameters that the module gives are the last input, a tuple.
+void SetInputWithParamModule(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
+  std::vector<ffi::Any> values = Rest(args, 1);
+  auto module = values.empty() ? std::nullopt : values.back().as<ffi::Module>();
+  auto get_params = module ? (*module)->GetFunction("get_params") : std::nullopt;
+  if (!get_params) {
+    Fail(ErrorKind::kTypeError,
+         "the last input must be a module with a function get_params, as "
+         "vm.builtin.param_module_from_cache makes it");
+  }
+  values.back() = (*get_params)();
+  vm->SetInput(Text(args, 0), std::move(values));
+}
+
 void InvokeStateful(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->InvokeStateful(Text(args, 0));
 }
@@ -225,6 +239,7 @@ constexpr Row kRows[] = {
     {"reset_peak_memory", ResetPeakMemory},
     {"save_function", SaveFunction},
     {"set_input", SetInput},
+    {"set_input_with_param_module", SetInputWithParamModule},
     {"set_instrument", SetInstrument},
     {"set_memory_limit", SetMemoryLimit},
     {"set_num_threads", SetNumThreads},

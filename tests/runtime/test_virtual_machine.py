@@ -54,6 +54,19 @@ def test_keyword_arguments_go_to_their_parameters():
     assert vm.get_outputs("pair")[0].numpy() == 5
 
 
+def test_parameters_of_a_module_are_the_last_input():
+    vm = machine(pair)
+    relaxvm.get_global_func("vm.builtin.tensor_cache.update")("vm_param_0", values(4), True)
+    module = relaxvm.get_global_func("vm.builtin.param_module_from_cache")("vm_param", 1)
+    set_input = vm.module["set_input_with_param_module"]
+    set_input("pair", values(1), module)
+    vm.invoke_stateful("pair")
+    assert vm.get_outputs("pair")[1][0][0].numpy() == [4]
+    for wrong in ((values(1), values(2)), (module, values(1)), ()):
+        with pytest.raises(TypeError, match="must be a module with a function get_params"):
+            set_input("pair", *wrong)
+
+
 @pytest.mark.parametrize(
     "args, kwargs, message",
     [

@@ -253,26 +253,26 @@ def test_tokens_are_taken_back(model):
     assert free_pages(model.cache) == everything
 
 
-@pytest.mark.parametrize("rope", [NONE, INLINE])
+@pytest.mark.parametrize("rope", [NONE, NORMAL, INLINE])  # NORMAL is INLINE in a window
 def test_windows_keep_sinks_and_the_last_tokens(rope):
-    model = Model(make(rope, support_sliding_window=True), rope)
+    model = Model(make(rope, support_sliding_window=True), INLINE if rope else NONE)
     everything = free_pages(model.cache)
-    model.add(0, 1, 2)
-    for i, window in enumerate([(20, 3), (2 * PAGE, PAGE)]):
+    model.add(0, 1, 2, 5)
+    for i, window in {0: (20, 3), 1: (2 * PAGE, PAGE), 5: (PAGE + 1, 0)}.items():
         cache_op("enable_sliding_window_for_seq", model.cache, i, *window)
         model.window[i] = window
-    for lengths in ({0: 10, 1: 30, 2: 5}, {0: 15, 1: 1}, {0: 1, 1: 1, 2: 1}):
+    for lengths in ({0: 10, 1: 30, 2: 5}, {0: 15, 1: 1, 5: 40}, {0: 1, 1: 1, 2: 1, 5: 3}):
         model.step(lengths)
         model.check()
     model.fork(0, 3)
     model.fork(1, 4, PAGE)
     for _ in range(3 * PAGE):
-        model.step({0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
+        model.step({0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1})
     model.check()
     model.pop(0, 2)
     model.step({0: 1})
     # A window of 20 tokens never takes more than 5 pages, whatever went through it.
-    for i in (1, 2, 3, 4):
+    for i in (1, 2, 3, 4, 5):
         model.remove(i)
     assert everything - free_pages(model.cache) <= 5
     with pytest.raises(ValueError, match="the window forgot what was before"):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters as a module with a function `get_params`: what `set_input_with_param_module` of remote
-// machines asks for.
+// Parameters as a module with a function `get_params`, which set_input_with_param_module of a VM
+// takes.
 #include <tvm/ffi/extra/module.h>
 
 #include "vm/builtins/builtins.h"
