@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // FuseAttention: attention written out in operators becomes one call of nn.attention.
 //   softmax(scale * (q k^T) + mask) v   ->   nn.attention(q, k, v) or nn.attention_bias(q, k, v, b)
+// A mask that hides exactly the keys behind a query becomes the attribute causal_mask; heads of key
+// and value that are repeated for groups of queries' heads are taken as they were before.
 // Accepted on the way: factors on q, k or the scores; a mask that is added, or chosen by `where`;
 // reshapes around the softmax that keep its last axis; transposed heads, which nn.attention reads
 // in place.
@@ -15,6 +17,7 @@
 #include "arith/analyzer.h"
 #include "ir/block_builder.h"
 #include "ops/op_def.h"
+#include "passes/fuse/causal_mask.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -47,8 +50,12 @@ std::optional<double> NumberOf(const Expr& e) {
 struct Scores {
   Call product;  // q k^T
   double scale = 1;
-  Expr bias;  // added to the scaled scores; null: nothing
+  Expr bias;                   // added to the scaled scores; null: nothing
+  std::optional<Call> choice;  // instead of it: where(seen, scores, a number that hides)
 };
+
+// What is added to a score, or put in its place, so that the exponential is 0.
+constexpr double kHidden = -1e4;
 
 class Fuser : public ir::Mutator {
  public:
@@ -131,16 +138,38 @@ class Fuser : public ir::Mutator {
     for (const Expr& e : {Expr(scores->product), k, v, Expr(var)}) {
       if (!IsFloat(dtype) || e->ty.as<ir::TensorTypeObj>()->dtype != dtype) return Expr();
     }
+    std::optional<Causal> causal = CausalOf(*scores, (*qs)[rank - 2], (*ks)[rank - 1]);
+    if (causal) {
+      scores->bias = Expr();
+    } else if (scores->choice.has_value()) {
+      Expr masked_scores;
+      scores->bias = Masked(*scores->choice, &masked_scores);
+      if (!scores->bias.defined()) return Expr();
+    }
     Expr bias = BiasFor(scores->bias, rank);
     if (scores->bias.defined() && !bias.defined()) return Expr();
     // [batch, heads, length, depth] -> [batch, length, heads, depth]; rank 3 has one head.
     Expr query = Permuted(q, rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2});
-    Expr key = Permuted(k, rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1});
-    Expr value = Permuted(v, rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2});
+    Perm key_perm = rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1};
+    Perm value_perm = rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2};
+    Expr shared_keys = Unrepeated(k, &key_perm), shared_values = Unrepeated(v, &value_perm);
+    if (shared_keys.defined() && shared_values.defined() &&
+        SameDim((*DimsOf(shared_keys))[key_perm[2]], (*DimsOf(shared_values))[value_perm[2]])) {
+      k = shared_keys;
+      v = shared_values;
+    } else {
+      key_perm = rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1};
+      value_perm = rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2};
+    }
+    Expr key = Permuted(k, key_perm), value = Permuted(v, value_perm);
     if (rank == 3) {
       for (Expr* e : {&query, &key, &value}) *e = WithOneHead(*e);
     }
-    const ffi::Map<ffi::String, ffi::Any> attrs{{"scale", scores->scale}};
+    ffi::Map<ffi::String, ffi::Any> attrs{{"scale", scores->scale}};
+    if (causal) {
+      const bool left = *causal == Causal::kTopLeft;
+      attrs.Set("causal_mask", ffi::String(left ? "TopLeft" : "BottomRight"));
+    }
     ffi::Array<Expr> args = {query, key, value};
     if (bias.defined()) args.push_back(bias);
     Var result = builder_.Emit(
@@ -148,6 +177,64 @@ class Fuser : public ir::Mutator {
     if (rank == 3) return ops::MakeCall("reshape", {result, ir::ShapeExpr(*out)});
     fused_.emplace(var.get(), result);
     return ops::MakeCall("permute_dims", {result}, {{"axes", Axes({0, 2, 1, 3})}});
+  }
+
+  std::optional<Causal> CausalOf(const Scores& scores, const Expr& queries, const Expr& keys) {
+    auto value_of = [this](const Expr& e) {
+      auto it = values_.find(e.get());
+      return it == values_.end() ? Expr() : it->second;
+    };
+    if (scores.choice.has_value())
+      return CausalMask((*scores.choice)->args[0], queries, keys, value_of, facts_);
+    if (!scores.bias.defined()) return std::nullopt;
+    return CausalBias(scores.bias, queries, keys, kHidden, value_of, facts_);
+  }
+
+  // Repeated heads as they were: `e`, read with its axes permuted by `perm` as [batch, length,
+  // heads, depth], is  reshape(broadcast_to(x with an axis of extent 1 behind the heads)), or
+  // repeat(x).  Gives x and how its axes are permuted; null for anything else.
+  Expr Unrepeated(const Expr& e, Perm* perm) {
+    Expr from = e;
+    Perm all = *perm;
+    if (const Call* permute = CallOf(e, "relax.permute_dims")) {
+      std::optional<Perm> before = PermOf(*permute);
+      if (!before) return Expr();
+      from = (*permute)->args[0];
+      for (size_t i = 0; i < all.size(); ++i) all[i] = (*before)[(*perm)[i]];
+    }
+    auto to = DimsOf(from);
+    if (all.size() != 4 || !to || to->size() != 4) return Expr();
+    const auto heads = static_cast<size_t>(all[2]);
+    if (const Call* repeat = CallOf(from, "relax.repeat")) {
+      auto axis = (*repeat)->attrs.Get("axis").as<int64_t>();
+      if (!axis.has_value() || (axis.value() + 4) % 4 != all[2]) return Expr();
+      *perm = all;
+      return (*repeat)->args[0];
+    }
+    const Call* merged = CallOf(from, "relax.reshape");
+    const Call* spread = merged ? CallOf((*merged)->args[0], "relax.broadcast_to") : nullptr;
+    if (spread == nullptr) return Expr();
+    auto wide = DimsOf((*merged)->args[0]), narrow = DimsOf((*spread)->args[0]);
+    if (!wide || !narrow || wide->size() != 5 || narrow->size() != 5 ||
+        !ir::IsIntValue((*narrow)[heads + 1], 1))
+      return Expr();
+    for (size_t d = 0; d < 5; ++d) {
+      if (d != heads + 1 && !SameDim((*wide)[d], (*narrow)[d])) return Expr();
+      const size_t place = d > heads ? d - 1 : d;
+      if (d != heads && d != heads + 1 && !SameDim((*wide)[d], (*to)[place])) return Expr();
+    }
+    for (const char* op : {"relax.expand_dims", "relax.reshape"}) {
+      const Call* added = CallOf((*spread)->args[0], op);
+      auto dims = added != nullptr ? DimsOf((*added)->args[0]) : std::nullopt;
+      if (!dims || dims->size() != 4) continue;
+      bool same = true;
+      for (size_t d = 0; d < 4; ++d)
+        same = same && SameDim((*dims)[d], (*narrow)[d > heads ? d + 1 : d]);
+      if (!same) continue;
+      *perm = all;
+      return (*added)->args[0];
+    }
+    return Expr();
   }
 
   // What the softmax along the last axis that gives `e` is of.
@@ -184,7 +271,7 @@ class Fuser : public ir::Mutator {
 
   // logits = product * scale [+ bias]
   std::optional<Scores> ReadScores(Expr e) {
-    Scores scores{Call(ffi::UnsafeInit{}), 1, Expr()};
+    Scores scores{Call(ffi::UnsafeInit{}), 1, Expr(), std::nullopt};
     if (const Call* add = CallOf(e, "relax.add")) {
       for (int side : {0, 1}) {
         auto own = DimsOf((*add)->args[side]), all = DimsOf(e);
@@ -196,9 +283,14 @@ class Fuser : public ir::Mutator {
       }
       if (!scores.bias.defined()) return std::nullopt;
     } else if (const Call* where = CallOf(e, "relax.where")) {
-      Expr masked = Masked(*where, &e);
-      if (!masked.defined()) return std::nullopt;
-      scores.bias = masked;
+      Expr other = Hidden(*where);
+      if (other.defined()) {
+        scores.choice = *where;
+        e = other;
+      } else {
+        scores.bias = Masked(*where, &e);
+        if (!scores.bias.defined()) return std::nullopt;
+      }
     }
     if (!UsedOnce(e)) return std::nullopt;
     e = WithoutFactor(e, &scores.scale);
@@ -227,6 +319,13 @@ class Fuser : public ir::Mutator {
       return builder_.Emit(ops::MakeCall("where", args));
     }
     return Expr();
+  }
+
+  // s of  where(seen, s, c)  with a c that hides.
+  Expr Hidden(const Call& where) {
+    std::optional<double> number = NumberOf(where->args[2]);
+    if (!number.has_value() || !(*number <= kHidden)) return Expr();
+    return LeadsToProduct(where->args[1]) ? where->args[1] : Expr();
   }
 
   Expr ZeroLike(const Expr& constant) {

@@ -7,6 +7,7 @@
 //   m'       = max(m[r], max(s[r, :])),   p = exp(s[r, :] - m'),   c = exp(m[r] - m')
 //   l[r]     = c l[r] + sum(p),   o[r, :] = c o[r, :] + p v        register tiles
 // and at the end o[r, :] / l[r] is finished and stored.  Sums are kept in float32.
+// Blocks of keys that the mask hides from every query of the chunk are left out.
 #include <algorithm>
 #include <unordered_map>
 
@@ -290,10 +291,55 @@ class AttentionEmitter {
                        ? whole
                        : Stmt(tir::IfThenElse(ir::Equal(here, Expr(kKeys)), whole, partial)));
     step.push_back(Weigh());
-    seq.push_back(For(number, 0, analyzer_->Simplify(ir::CeilDiv(keys_, kKeys)), ForKind::kSerial,
-                      SeqStmt::Flatten(step)));
+    seq.push_back(For(number, 0, NumBlocks(), ForKind::kSerial, SeqStmt::Flatten(step)));
     seq.push_back(Finish());
     return SeqStmt::Flatten(seq);
+  }
+
+  // The last key that a query sees, when the mask is  select(key <= bound(query), score, -inf).
+  // Undefined for other masks, and where the bound does not grow with the query.
+  Expr LastSeen() const {
+    const auto* choice = masked_->value.as<ir::SelectObj>();
+    if (choice == nullptr || !ir::StructuralEqual(choice->false_value, ir::MinValue(Float(32))))
+      return Expr();
+    const Var &key = masked_->spatial[key_].var, &query = masked_->spatial[query_].var;
+    std::vector<Expr> terms{choice->condition};
+    while (!terms.empty()) {
+      Expr term = terms.back();
+      terms.pop_back();
+      const auto* compare = term.as<BinaryObj>();
+      if (compare == nullptr) continue;
+      if (compare->op == BinaryOp::kAnd) {
+        terms.push_back(compare->a);
+        terms.push_back(compare->b);
+        continue;
+      }
+      Expr slack;  // at least 0 where the key is seen
+      if (compare->op == BinaryOp::kLE) slack = compare->b - compare->a;
+      if (compare->op == BinaryOp::kLT) slack = compare->b - compare->a - Expr(1);
+      if (compare->op == BinaryOp::kGE) slack = compare->a - compare->b;
+      if (compare->op == BinaryOp::kGT) slack = compare->a - compare->b - Expr(1);
+      if (!slack.defined() || slack.dtype() != Int(64)) continue;
+      Expr bound = analyzer_->Simplify(slack + key);
+      Map next;
+      next.Set(query, query + Expr(1));
+      Expr growth = analyzer_->Simplify(tir::Substitute(bound, next) - bound);
+      if (!UsesVar(bound, key) && ir::IsIntValue(growth, 1)) return bound;
+    }
+    return Expr();
+  }
+
+  Expr NumBlocks() const {
+    Expr all = analyzer_->Simplify(ir::CeilDiv(keys_, kKeys));
+    Expr bound = LastSeen();
+    if (!bound.defined()) return all;
+    Map last;
+    last.Set(masked_->spatial[query_].var, first_ + count_ - Expr(1));
+    for (size_t i = 0; i < masked_->spatial.size(); ++i) {
+      if (i != query_ && UsesVar(bound, masked_->spatial[i].var)) return all;
+    }
+    Expr seen = ir::FloorDiv(tir::Substitute(bound, last), kKeys) + Expr(1);
+    return ir::Max(ir::Min(all, seen), Expr(0));
   }
 
   Stmt Start() {
