@@ -8,6 +8,8 @@
 // in place.
 // Stage: graph.  Needs: float tensors of rank 3 or 4 with known shapes, values in between used by
 // nothing else.  Keeps: values up to rounding.
+#include <algorithm>
+#include <cmath>
 #include <deque>
 #include <optional>
 #include <unordered_map>
@@ -34,16 +36,17 @@ std::optional<ffi::Array<Expr>> DimsOf(const Expr& e) {
   return tensor->GetShape().value();
 }
 
-// The number in a float32 constant of one element.
-std::optional<double> NumberOf(const Expr& e) {
+// The number in a constant of one element.
+std::optional<double> NumberIn(const Expr& e) {
   const auto* constant = e.as<ir::ConstantObj>();
-  if (constant == nullptr || constant->data.device().device_type != kDLCPU ||
-      constant->data.dtype() != Float(32))
-    return std::nullopt;
+  if (constant == nullptr || constant->data.device().device_type != kDLCPU) return std::nullopt;
   int64_t count = 1;
   for (int64_t d : constant->data.shape()) count *= d;
   if (count != 1) return std::nullopt;
-  return *static_cast<const float*>(constant->data.data_ptr());
+  const void* p = constant->data.data_ptr();
+  if (constant->data.dtype() == Float(32)) return *static_cast<const float*>(p);
+  if (constant->data.dtype() == Int(64)) return *static_cast<const int64_t*>(p);
+  return std::nullopt;
 }
 
 // What stands between the two products.
@@ -102,6 +105,63 @@ class Fuser : public ir::Mutator {
     return it != num_users_.end() && it->second == 1;
   }
   bool SameDim(const Expr& a, const Expr& b) const { return facts_->ProveEqual(a, b); }
+
+  // The number that a tensor of one element is, also one that is computed of constants, as the
+  // square root of a depth.
+  std::optional<double> NumberOf(const Expr& e, int depth = 0) {
+    if (auto number = NumberIn(e)) return number;
+    auto it = values_.find(e.get());
+    auto call = it == values_.end() || depth > 8 ? std::nullopt : it->second.as<Call>();
+    const ir::OpObj* op = call.has_value() ? ir::CalledOp(call.value().get()) : nullptr;
+    if (op == nullptr || call.value()->args.empty()) return std::nullopt;
+    auto dims = DimsOf(e);
+    if (!dims || !std::all_of(dims->begin(), dims->end(),
+                              [](const Expr& d) { return ir::IsIntValue(d, 1); }))
+      return std::nullopt;
+    const std::string name(op->name);
+    const Call& c = call.value();
+    auto a = NumberOf(c->args[0], depth + 1);
+    if (!a) return std::nullopt;
+    if (name == "relax.sqrt") return std::sqrt(static_cast<float>(*a));
+    if (name == "relax.rsqrt") return 1 / std::sqrt(*a);
+    for (const char* same : {"relax.reshape", "relax.squeeze", "relax.expand_dims"}) {
+      if (name == same) return a;
+    }
+    if (name == "relax.astype" && IsFloat(e->ty.as<ir::TensorTypeObj>()->dtype)) return a;
+    if (c->args.size() != 2 || !IsFloat(e->ty.as<ir::TensorTypeObj>()->dtype)) return std::nullopt;
+    auto b = NumberOf(c->args[1], depth + 1);
+    if (!b) return std::nullopt;
+    if (name == "relax.multiply") return *a * *b;
+    if (name == "relax.divide" && *b != 0) return *a / *b;
+    if (name == "relax.power") return std::pow(*a, *b);
+    return std::nullopt;
+  }
+
+  struct Turned {
+    Expr from;
+    Perm perm;
+  };
+  // What `e` is a permutation of: written as one, or as a matrix transposed in a batch whose axes
+  // are merged for it.
+  std::optional<Turned> TurnedOf(const Expr& e) {
+    if (const Call* permute = CallOf(e, "relax.permute_dims")) {
+      std::optional<Perm> perm = PermOf(*permute);
+      if (!perm) return std::nullopt;
+      return Turned{(*permute)->args[0], *perm};
+    }
+    const Call* outer = CallOf(e, "relax.reshape");
+    const Call* turn = outer ? CallOf((*outer)->args[0], "relax.permute_dims") : nullptr;
+    if (turn == nullptr || PermOf(*turn) != Perm{0, 2, 1}) return std::nullopt;
+    const Call* inner = CallOf((*turn)->args[0], "relax.reshape");
+    if (inner == nullptr) return std::nullopt;
+    auto to = DimsOf(e), middle = DimsOf((*inner)), from = DimsOf((*inner)->args[0]);
+    if (!to || !from || !middle || to->size() != 4 || from->size() != 4) return std::nullopt;
+    const bool same = SameDim((*from)[0], (*to)[0]) && SameDim((*from)[1], (*to)[1]) &&
+                      SameDim((*from)[2], (*to)[3]) && SameDim((*from)[3], (*to)[2]) &&
+                      SameDim((*middle)[1], (*from)[2]) && SameDim((*middle)[2], (*from)[3]);
+    if (!same) return std::nullopt;
+    return Turned{(*inner)->args[0], {0, 1, 3, 2}};
+  }
 
   // The value that stands for the binding's; null when it stays.
   Expr Rewritten(const ir::Binding& binding) {
@@ -196,11 +256,9 @@ class Fuser : public ir::Mutator {
   Expr Unrepeated(const Expr& e, Perm* perm) {
     Expr from = e;
     Perm all = *perm;
-    if (const Call* permute = CallOf(e, "relax.permute_dims")) {
-      std::optional<Perm> before = PermOf(*permute);
-      if (!before) return Expr();
-      from = (*permute)->args[0];
-      for (size_t i = 0; i < all.size(); ++i) all[i] = (*before)[(*perm)[i]];
+    if (std::optional<Turned> before = TurnedOf(e)) {
+      from = before->from;
+      for (size_t i = 0; i < all.size(); ++i) all[i] = before->perm[(*perm)[i]];
     }
     auto to = DimsOf(from);
     if (all.size() != 4 || !to || to->size() != 4) return Expr();
@@ -398,11 +456,9 @@ class Fuser : public ir::Mutator {
   Expr Permuted(const Expr& e, const Perm& perm) {
     Expr from = e;
     Perm all = perm;
-    if (const Call* permute = CallOf(e, "relax.permute_dims")) {
-      if (std::optional<Perm> before = PermOf(*permute)) {
-        from = (*permute)->args[0];
-        for (size_t i = 0; i < all.size(); ++i) all[i] = (*before)[perm[i]];
-      }
+    if (std::optional<Turned> before = TurnedOf(e)) {
+      from = before->from;
+      for (size_t i = 0; i < all.size(); ++i) all[i] = before->perm[perm[i]];
     }
     bool identity = true;
     for (size_t i = 0; i < all.size(); ++i) identity &= all[i] == static_cast<int64_t>(i);

@@ -93,7 +93,21 @@ def repeated(emit: Emit, x: relax.Var) -> relax.Var:
     return emit(op.repeat(x, HEADS // GROUPS, axis=1))
 
 
-def module(mask: Any, join: Any = chosen, share: Any = None, past: bool = True) -> relaxvm.IRModule:
+def root_scaled(emit: Emit, q: relax.Var, k: relax.Var) -> relax.Var:
+    """torch.nn.functional.scaled_dot_product_attention as its exporter writes it."""
+    batch, _, length, _ = k.ty.shape
+    rows = emit(op.reshape(k, [batch * HEADS, length, DEPTH]))
+    turned = emit(op.permute_dims(rows, [0, 2, 1]))
+    turned = emit(op.reshape(turned, [batch, HEADS, DEPTH, length]))
+    depth = relax.const(np.array([DEPTH], "float32"))
+    one = relax.const(np.array([1], "float32"))
+    factor = emit(op.sqrt(emit(op.divide(one, emit(op.sqrt(depth))))))
+    return emit(op.matmul(emit(op.multiply(q, factor)), emit(op.multiply(turned, factor))))
+
+
+def module(
+    mask: Any, join: Any = chosen, share: Any = None, past: bool = True, product: Any = None
+) -> relaxvm.IRModule:
     n, s = tirx.Var("n", "int64"), tirx.Var("s", "int64")
     p: Any = tirx.Var("p", "int64") if past else 0
     count = HEADS if share is None else GROUPS
@@ -111,8 +125,11 @@ def module(mask: Any, join: Any = chosen, share: Any = None, past: bool = True) 
             q, k, v = apart(emit, params[0], HEADS), *(apart(emit, x, count) for x in params[1:3])
             if share is not None:
                 k, v = share(emit, k), share(emit, v)
-            scores = emit(op.matmul(q, emit(op.permute_dims(k, [0, 1, 3, 2]))))
-            scores = emit(op.multiply(scores, number(0.3)))
+            if product is not None:
+                scores = product(emit, q, k)
+            else:
+                scores = emit(op.matmul(q, emit(op.permute_dims(k, [0, 1, 3, 2]))))
+                scores = emit(op.multiply(scores, number(0.3)))
             if mask is not None:
                 scores = join(emit, scores, mask(emit, p, s))
             out = emit(op.matmul(emit(op.nn.softmax(scores)), v))
@@ -191,9 +208,10 @@ def test_a_mask_that_hides_all_keys_of_a_query_stays() -> None:
     assert 'causal_mask="' not in fused(module(shorter, past=False)).script()
 
 
+@pytest.mark.parametrize("product", [None, root_scaled])
 @pytest.mark.parametrize("share", [expanded, repeated])
-def test_repeated_heads_are_read_where_they_are(share: Any) -> None:
-    before = module(lower_triangle, share=share)
+def test_repeated_heads_are_read_where_they_are(share: Any, product: Any) -> None:
+    before = module(lower_triangle, share=share, product=product)
     after = fused(before)
     text = after.script()
     assert "R.broadcast_to" not in text and "R.repeat(" not in text and "R.nn.attention(" in text
