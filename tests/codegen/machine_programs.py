@@ -5,12 +5,17 @@ turned into, and arithmetic whose instructions differ from one kind of processor
 from __future__ import annotations
 
 import functools
+import pathlib
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from test_threads import PROGRAMS as FAMILIES
 from test_threads import values
 
@@ -173,6 +178,33 @@ def results_here(names: tuple[str, ...], target: str = "llvm") -> list[np.ndarra
     ]
 
 
+# Of the largest result.  The weights of the recurrent layers are so large that each step doubles a difference.
+COARSER = {
+    "float16": 1e-3,
+    "bfloat16": 1e-2,
+    "product of bfloat16": 1e-4,
+    "lstm": 1e-3,
+    "gru": 1e-3,
+    "rnn": 1e-3,
+}
+
+
+def mnemonics(name: str, target: str, folder: pathlib.Path, objdump: str) -> set[str]:
+    """The instructions that a program is made of."""
+    if shutil.which(objdump) is None:
+        pytest.skip(f"{objdump} is not installed")
+    library = folder / "program.a"
+    relaxvm.compile(module_of((name,)), target=target).export_library(library)
+    listing = subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", str(library)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    return set(re.findall(r"^\s+[0-9a-f]+:\s+(?:\{vex\} )?(\w+)", listing, re.MULTILINE))
+
+
 def check_same(name: str, have: np.ndarray, want: np.ndarray) -> None:
     """Integers are equal, floats as near as sums in another order are."""
     assert have.dtype == want.dtype and have.shape == want.shape, name
@@ -181,5 +213,5 @@ def check_same(name: str, have: np.ndarray, want: np.ndarray) -> None:
         return
     have, want = have.astype(np.float64), want.astype(np.float64)
     largest = np.abs(want[np.isfinite(want)]).max()
-    coarse = {"float16": 1e-3, "bfloat16": 1e-2, "product of bfloat16": 1e-4}.get(name, 2e-5)
-    np.testing.assert_allclose(have, want, rtol=1e-6, atol=coarse * largest, err_msg=name)
+    atol = COARSER.get(name, 2e-5) * largest
+    np.testing.assert_allclose(have, want, rtol=1e-6, atol=atol, err_msg=name)

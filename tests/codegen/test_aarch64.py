@@ -16,10 +16,19 @@ import subprocess
 import ml_dtypes
 import numpy as np
 import pytest
-from machine_programs import GROUPS, check_same, module_of, programs, results_here
+from machine_programs import (
+    GROUPS,
+    check_same,
+    mnemonics,
+    module_of,
+    programs,
+    results_here,
+)
+from typer.testing import CliRunner
 
 import relaxvm
 from relaxvm import relax
+from relaxvm.cli.app import app
 from relaxvm.relax import op
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -86,6 +95,17 @@ def small() -> relaxvm.IRModule:
         builder.emit_func_output(builder.emit(op.exp(op.matmul(x, weight))))
     return builder.get()
 
+
+SCRIPT = """
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return R.exp(x)
+"""
 
 # LLVM's name of a processor, and what the emulator is to be: no more than that, where it knows it.
 PROCESSORS = {
@@ -156,6 +176,39 @@ def test_a_library_for_more_than_the_processor_has_is_refused(tmp_path: pathlib.
     assert run.returncode == 1
     assert "compiled for the CPU neoverse-n2; this machine lacks" in run.stderr
     assert "dotprod" in run.stderr and "i8mm" in run.stderr and "neon," not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("cpu", "program", "wanted"),
+    [
+        ("cortex-a72", "matmul", {"fmla"}),
+        ("cortex-a72", "product of bytes", set()),
+        ("neoverse-n1", "product of bytes", {"sdot"}),
+        ("neoverse-n2", "product of bytes", {"usdot"}),
+        ("neoverse-n1", "product of bfloat16", {"fmla"}),
+        ("neoverse-n2", "product of bfloat16", {"bfdot"}),
+    ],
+)
+def test_uses_the_instructions_of_the_processor(
+    cpu: str, program: str, wanted: set[str], tmp_path: pathlib.Path
+) -> None:
+    found = mnemonics(program, TARGET + cpu, tmp_path, "aarch64-linux-gnu-objdump")
+    assert {"fmla", "sdot", "usdot", "bfdot"} & found == wanted
+
+
+def test_the_command_line_takes_the_target(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path / "cache"))
+    script, output = tmp_path / "small.py", tmp_path / "small.so"
+    script.write_text(SCRIPT)
+    words = ["compile", script, "-o", output, "--target", TARGET + "cortex-a72"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert output.read_bytes()[18:20] == b"\xb7\x00"  # the kind of processor in an ELF header
+    done = CliRunner().invoke(app, ["run", str(output)])
+    assert done.exit_code != 0
+    assert "is a library for AArch64" in done.output
 
 
 def test_running_it_here_says_what_it_is_for() -> None:

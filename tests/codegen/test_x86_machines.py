@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import pathlib
 import platform
 
 import pytest
-from machine_programs import GROUPS, check_same, results_here
+from machine_programs import GROUPS, check_same, mnemonics, results_here
 
 TARGETS = {
     "AVX2": "llvm -mcpu=haswell",
@@ -27,3 +28,18 @@ def test_gives_what_this_machine_gives(machine: str, group: tuple[str, ...]) -> 
         raise
     for name, one, other in zip(group, have, results_here(group), strict=True):
         check_same(name, one, other)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "wanted"),
+    [
+        ("nehalem", "pmaddwd"),
+        ("haswell", "vpmaddwd"),
+        ("skylake-avx512", "vpmaddwd"),
+        ("alderlake", "vpdpbusd"),
+        ("icelake-server", "vpdpbusd"),
+    ],
+)
+def test_bytes_are_multiplied_in_groups(cpu: str, wanted: str, tmp_path: pathlib.Path) -> None:
+    found = mnemonics("product of bytes", f"llvm -mcpu={cpu}", tmp_path, "objdump")
+    assert {"pmaddwd", "vpmaddwd", "vpdpbusd"} & found == {wanted}

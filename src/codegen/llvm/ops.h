@@ -14,6 +14,7 @@ namespace relaxvm::codegen {
 enum class DotOf : uint8_t {
   kNone,
   kX86,         // registers of 128 to 512 bits
+  kX86Halves,   // of halves of words, which bytes are widened to: exact as well
   kArm,         // registers of 64 and 128 bits
   kArmOneSign,  // of bytes that are all signed or all unsigned
 };
@@ -69,6 +70,7 @@ class ValueOps {
   llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
+  llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
   llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a narrow float

@@ -135,6 +135,7 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
     case DotOf::kArm:
       return CallOfArm(b_, Intrinsics::aarch64_neon_usdot, {sum, a, b}, b_.getInt8Ty());
     case DotOf::kArmOneSign: return DotOfSignedBytes(sum, a, b);
+    case DotOf::kX86Halves: return DotOfHalves(sum, a, b);
     case DotOf::kX86: break;
   }
   switch (LanesOf(sum)) {
@@ -143,6 +144,30 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
     case 16: return CallWithBits(b_, Intrinsics::x86_avx512_vpdpbusd_512, {sum, a, b});
     default: return nullptr;
   }
+}
+
+// Bytes 0 and 2 of each word, and bytes 1 and 3, as pairs of 16 bits: two instructions that
+// multiply pairs and add them up.  What is made of `a` serves all columns of a tile, what of `b`
+// all rows.
+Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b) {
+  const unsigned lanes = LanesOf(sum);
+  const Intrinsics::ID id = lanes == 4    ? Intrinsics::x86_sse2_pmadd_wd
+                            : lanes == 8  ? Intrinsics::x86_avx2_pmadd_wd
+                            : lanes == 16 ? Intrinsics::x86_avx512_pmaddw_d_512
+                                          : Intrinsics::not_intrinsic;
+  if (id == Intrinsics::not_intrinsic || lanes * 32 > static_cast<unsigned>(traits_.vector_bits))
+    return nullptr;
+  llvm::Type* words = sum->getType();
+  auto* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes * 2);
+  Constant* eight = llvm::ConstantInt::get(halves, 8);
+  Constant* low = llvm::ConstantInt::get(words, 0x00ff00ff);
+  auto even_of = [&](Value* v) {  // of signed bytes
+    return b_.CreateAShr(b_.CreateShl(b_.CreateBitCast(v, halves), eight), eight);
+  };
+  auto odd_of = [&](Value* v) { return b_.CreateAShr(b_.CreateBitCast(v, halves), eight); };
+  Value* even = CallWithBits(b_, id, {b_.CreateAnd(a, low), even_of(b)});
+  Value* odd = CallWithBits(b_, id, {b_.CreateAnd(b_.CreateLShr(a, 8), low), odd_of(b)});
+  return b_.CreateAdd(b_.CreateAdd(sum, even), odd);
 }
 
 // a b = (a - 128) b + 64 b + 64 b.  The last two are the same for all rows (or columns) of a tile,

@@ -129,7 +129,14 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
     const bool vl = Has(subtarget, "avx512vl");
     traits.pairs = vl && Has(subtarget, "avx512bf16") ? DotOf::kX86 : DotOf::kNone;
-    traits.bytes = vl && Has(subtarget, "avx512vnni") ? DotOf::kX86 : DotOf::kNone;
+    const char* widest = traits.vector_bits == 512   ? "avx512bw"
+                         : traits.vector_bits == 256 ? "avx2"
+                                                     : "sse2";
+    const bool has_vnni = (vl && Has(subtarget, "avx512vnni")) ||
+                          (traits.vector_bits == 256 && Has(subtarget, "avxvnni"));
+    traits.bytes = has_vnni                 ? DotOf::kX86
+                   : Has(subtarget, widest) ? DotOf::kX86Halves
+                                            : DotOf::kNone;
     return traits;
   }
   // Every AArch64 with NEON multiplies and adds at once, rounds and converts float16.
