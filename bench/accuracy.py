@@ -40,6 +40,10 @@ def sigmoid(x: mpmath.mpf) -> mpmath.mpf:
     return 1 / (1 + mpmath.exp(-x))
 
 
+def softplus(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.log1p(mpmath.exp(x)) if x < 200 else x
+
+
 def gelu(x: mpmath.mpf) -> mpmath.mpf:
     return x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
@@ -52,6 +56,7 @@ FUNCTIONS: dict[str, tuple[Callable, Callable, tuple[float, float]]] = {
     "erf": (op.erf, mpmath.erf, (-4.5, 4.5)),
     "sigmoid": (op.sigmoid, sigmoid, (-104, 20)),
     "gelu": (op.nn.gelu, gelu, (-14.5, 8)),
+    "softplus": (op.nn.softplus, softplus, (-104, 30)),
     "sin": (op.sin, mpmath.sin, (-50, 50)),
     "cos": (op.cos, mpmath.cos, (-50, 50)),
     "rsqrt": (op.rsqrt, lambda x: 1 / mpmath.sqrt(x), (1e-3, 1e3)),

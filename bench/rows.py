@@ -105,7 +105,52 @@ KERNELS = [
         "op.permute_dims(x, [0, 2, 3, 1])",
         "x.permute(0, 2, 3, 1).contiguous()",
     ),
+    Kernel(
+        "NHWC to NCHW",
+        ((8, 56, 56, 64),),
+        "op.permute_dims(x, [0, 3, 1, 2])",
+        "x.permute(0, 3, 1, 2).contiguous()",
+    ),
+    Kernel(
+        "heads to rows",
+        ((8, 128, 12, 64),),
+        "op.permute_dims(x, [0, 2, 1, 3])",
+        "x.permute(0, 2, 1, 3).contiguous()",
+    ),
     Kernel("concat", (SQUARE, SQUARE), "op.concat([x, y], axis=0)", "torch.cat([x, y], 0)"),
+    Kernel("concat axis 1", (SQUARE, SQUARE), "op.concat([x, y], axis=1)", "torch.cat([x, y], 1)"),
+    Kernel("pad", (IMAGE,), "op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1])", "f.pad(x, (1, 1, 1, 1))"),
+    Kernel(
+        "slice",
+        (SQUARE,),
+        "op.strided_slice(x, [0, 1], [1, 3], [1023, 1021])",
+        "x[1:1023, 3:1021].contiguous()",
+    ),
+    Kernel(
+        "every second",
+        (SQUARE,),
+        "op.strided_slice(x, [1], [0], [1024], [2])",
+        "x[:, ::2].contiguous()",
+    ),
+    Kernel(
+        "gather rows",
+        (SQUARE, (4096,)),
+        "op.take(x, op.astype(op.abs(y) * relax.const(200.0), 'int64'), axis=0)",
+        "x.index_select(0, (y.abs() * 200).long())",
+    ),
+    Kernel("tile", ((256, 256),), "op.tile(x, (4, 4))", "x.repeat(4, 4)"),
+    Kernel("broadcast add", (SQUARE, (1024, 1)), "op.add(x, y)", "x + y"),
+    Kernel("var axis 0", (SQUARE,), "op.variance(x, axis=0)", "x.var(0, False)"),
+    Kernel("argmax axis 0", (SQUARE,), "op.argmax(x, axis=0)", "x.argmax(0)"),
+    Kernel("max axes 1, 3", (IMAGE,), "op.max(x, axis=[1, 3])", "x.amax((1, 3))"),
+    Kernel("sum of all", (SQUARE,), "op.sum(x)", "x.sum()"),
+    Kernel(
+        "rms_norm",
+        (SQUARE, (1024,)),
+        "op.nn.rms_norm(x, y, axes=[-1])",
+        "f.rms_norm(x, (1024,), y)",
+    ),
+    Kernel("cumsum of a vector", ((1048576,),), "op.cumsum(x, axis=0)", "x.cumsum(0)"),
 ]
 MEMORY = [
     Kernel("add", (LARGE, LARGE), "op.add(x, y)", moved=(2, 1)),
@@ -187,7 +232,9 @@ def our_seconds(kernel: Kernel, threads: int, budget: float) -> float:
     with builder.function("main", params):
         with builder.dataflow():
             values = {p.name_hint: p for p in params}
-            result = builder.emit_output(eval(kernel.ours, {"op": relax.op, **values}))
+            result = builder.emit_output(
+                eval(kernel.ours, {"op": relax.op, "relax": relax, **values})
+            )
         builder.emit_func_output(result)
     vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=threads)
     main, args = vm["main"], [relaxvm.runtime.tensor(a) for a in inputs(kernel)]

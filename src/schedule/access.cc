@@ -189,13 +189,13 @@ class IndexSimplifier : public tir::StmtMutator {
 
 }  // namespace
 
-Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer) {
+Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least) {
   if (stage.IsOpaque()) return stage;
   Stage split = stage;
   for (size_t i = 0; i < split.spatial.size(); ++i) {
     const Axis axis = split.spatial[i];
     const int64_t c = DivisorOf(split.value, axis.var);
-    if (c < 2 || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) continue;
+    if (c < least || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) continue;
     Axis high{Var(axis.var->name, Int(64)), analyzer->Simplify(ir::FloorDiv(axis.extent, c))};
     Axis low{Var(axis.var->name, Int(64)), Expr(c)};
     analyzer->Bind(high.var, 0, high.extent);

@@ -81,8 +81,9 @@ Program InlineStages(Program program);
 bool IsContraction(const Stage& stage);
 
 // The stage with an axis i that occurs as i // c and i % c (and whose extent c divides) replaced by
-// two, so that accesses are linear again: what transposed convolutions look like.
-Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer);
+// two, so that accesses are linear again: what transposed convolutions look like.  Not for a c
+// below `least`.
+Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least = 2);
 
 // Buffers that a stage reads, each once; also for opaque ones.
 std::vector<Var> ReadsOf(const Stage& stage);

@@ -26,7 +26,7 @@ def accuracy() -> types.ModuleType:
     return module
 
 
-NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "sin", "cos", "rsqrt", "pow"]
+NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "softplus", "sin", "cos", "rsqrt", "pow"]
 
 
 # Functions have another form where registers are shorter.
@@ -46,6 +46,7 @@ SPECIAL = {
     "erf": ([-np.inf, np.inf, np.nan, 0], [-1, 1, np.nan, 0]),
     "sigmoid": ([-np.inf, np.inf, np.nan, 0], [0, 1, np.nan, 0.5]),
     "gelu": ([-np.inf, np.inf, np.nan, 0, -40], [0, np.inf, np.nan, 0, 0]),
+    "softplus": ([-np.inf, np.inf, np.nan, 0], [0, np.inf, np.nan, np.log(np.float32(2))]),
     "sin": ([np.inf, np.nan, 0], [np.nan, np.nan, 0]),
     "rsqrt": ([0, np.inf, np.nan, 4], [np.inf, 0, np.nan, 0.5]),
 }

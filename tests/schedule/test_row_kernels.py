@@ -164,6 +164,20 @@ def test_resize_along_rows_first_is_the_resize_of_each_pixel(method: str, shape:
     np.testing.assert_allclose(resized("NCHW", x), pixels, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_flip_runs_backwards(dtype: str, symbolic: bool) -> None:
+    x = numbers((3, 133), dtype)
+    got = run([x], lambda v: op.add(op.flip(v, axis=1), v), symbolic)
+    np.testing.assert_array_equal(got, np.flip(x, 1) + x)
+
+
+@pytest.mark.parametrize("shape", [(3, 64), (5, 7), (2, 3, 32)])
+def test_tile(shape: Shape) -> None:
+    x, repeats = numbers(shape), [2] * (len(shape) - 1) + [3]
+    np.testing.assert_array_equal(run([x], lambda v: op.tile(v, repeats)), np.tile(x, repeats))
+
+
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None, causal: str | None
 ) -> np.ndarray:

@@ -155,6 +155,7 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
     switch (intrin) {
       case Intrin::kExp: return math::ExpF(x).v;
       case Intrin::kLog: return math::LogF(x).v;
+      case Intrin::kLog1p: return math::Log1pF(x).v;
       case Intrin::kTanh: return math::TanhF(x).v;
       case Intrin::kSigmoid: return math::SigmoidF(x).v;
       case Intrin::kErf: return math::ErfF(x).v;

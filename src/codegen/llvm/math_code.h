@@ -214,6 +214,7 @@ llvm::Value* ByTable(ir::Intrin intrin, Num x);
 
 Num ExpF(Num x);
 Num LogF(Num x);
+Num Log1pF(Num x);
 Num TanhF(Num x);
 Num SigmoidF(Num x);
 Num ErfF(Num x);

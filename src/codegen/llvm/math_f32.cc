@@ -68,6 +68,14 @@ Num LogF(Num x) {
   return Select((x > 0.0) & (x < kInfinity), result, special);
 }
 
+// log(u) for u = 1 + x, and what that sum has lost.
+Num Log1pF(Num x) {
+  Num u = 1.0 + x;
+  Num log = LogF(u);
+  Num sum = log + (x - (u - 1.0)) / u;
+  return Select(x == 0.0, x, Select((u > 0.0) & (u < kInfinity), sum, log));
+}
+
 Num TanhF(Num x) {
   Num a = Abs(x);
   Num z = x * x;

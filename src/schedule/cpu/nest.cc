@@ -24,13 +24,15 @@ struct Choice {
   size_t index = 0;
 };
 
-// How well accesses of one offset run along `axis`: contiguous, the same for all lanes, or
-// scattered.
+// How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
+// lanes, or scattered.
 enum class Step : uint8_t { kContiguous, kSame, kScattered };
 Step StepOf(const Expr& offset, const Axis& axis) {
   if (!UsesVar(offset, axis.var)) return Step::kSame;
   auto linear = LinearOffset::Of(offset, {axis});
-  if (linear.has_value() && ir::IsIntValue(linear->Coeff(axis.var), 1)) return Step::kContiguous;
+  if (!linear.has_value()) return Step::kScattered;
+  const Expr coeff = linear->Coeff(axis.var);
+  if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
   return Step::kScattered;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU schedule: stages that share rows run row by row, contractions run on tiles, rows are
 // split over threads.
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -497,7 +498,12 @@ class Scheduler {
     return SeqStmt::Flatten(parts);
   }
 
-  Stmt EmitPiece(const Stage& stage) {
+  Stmt EmitPiece(const Stage& whole) {
+    // Parts that fill a vector are runs of memory.
+    const Stage stage =
+        whole.combine == Combine::kNone
+            ? SplitAxes(whole, &analyzer_, std::max<int64_t>(2, traits_.Lanes(ElemBytes(whole))))
+            : whole;
     Stage flat = FlattenStage(stage, &analyzer_);
     CollapseAxes(&flat, &analyzer_);
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
