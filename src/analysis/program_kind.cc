@@ -224,13 +224,38 @@ FusionKind KindOf(const tir::PrimFunc& program) {
   return num_reductions > 1 ? FusionKind::kContraction : kind;
 }
 
+namespace {
+
+// The body without a check in front that both buffers hold the same number of elements; then that
+// need not be proved.
+tir::Stmt WithoutSizeCheck(const tir::Stmt& body, const tir::Buffer& in, const tir::Buffer& out,
+                           bool* checked) {
+  const auto* seq = body.as<tir::SeqStmtObj>();
+  if (seq == nullptr || seq->seq.empty()) return body;
+  const auto* check = seq->seq[0].as<tir::AssertStmtObj>();
+  const auto* same = check == nullptr ? nullptr : check->condition.as<ir::BinaryObj>();
+  if (same == nullptr || same->op != ir::BinaryOp::kEQ) return body;
+  arith::Analyzer analyzer;
+  auto are = [&](const Expr& a, const Expr& b) {
+    return analyzer.ProveEqual(a, NumElements(in)) && analyzer.ProveEqual(b, NumElements(out));
+  };
+  if (!are(same->a, same->b) && !are(same->b, same->a)) return body;
+  *checked = true;
+  ffi::Array<tir::Stmt> rest(seq->seq.begin() + 1, seq->seq.end());
+  return rest.size() == 1 ? rest[0] : tir::Stmt(tir::SeqStmt(rest));
+}
+
+}  // namespace
+
 bool HasReshapePattern(const tir::PrimFunc& program) {
   ProgramParams params = ParamsOf(program);
   if (params.inputs.size() != 1 || params.outputs.size() != 1) return false;
   const tir::Buffer& in = params.inputs[0];
   const tir::Buffer& out = params.outputs[0];
   if (in.elem_dtype() != out.elem_dtype() || !IsCompact(in) || !IsCompact(out)) return false;
-  std::optional<std::vector<LeafBlock>> blocks = LeafBlocks(program->body);
+  bool checked = false;
+  std::optional<std::vector<LeafBlock>> blocks =
+      LeafBlocks(WithoutSizeCheck(program->body, in, out, &checked));
   if (!blocks || blocks->size() != 1) return false;
   const tir::SBlockRealize& realize = blocks->front().realize;
   std::optional<BlockStores> body = StoresOf(realize->block);
@@ -250,10 +275,24 @@ bool HasReshapePattern(const tir::PrimFunc& program) {
     analyzer.Bind(iter->var, iter->min, iter->extent);
     covered = covered * ir::Cast(Int(64), iter->extent);
   }
-  return analyzer.ProveEqual(NumElements(in), NumElements(out)) &&
-         analyzer.ProveEqual(covered, NumElements(out)) &&
-         analyzer.ProveEqual(FlatIndex(store->indices, out.shape()),
-                             FlatIndex(load->indices, in.shape()));
+  if (!checked && !analyzer.ProveEqual(NumElements(in), NumElements(out))) return false;
+  if (!analyzer.ProveEqual(covered, NumElements(out))) return false;
+  const Expr to = FlatIndex(store->indices, out.shape()),
+             from = FlatIndex(load->indices, in.shape());
+  if (analyzer.ProveEqual(to, from)) return true;
+  if (!checked) return false;
+  // The numbers of elements agree: n (p - q) = 0 for the n rows of leading axes that stay as they
+  // are.  Row r then begins at the same place: r (p - q) = 0.
+  const Expr apart = analyzer.Simplify(to - from);
+  const Expr difference = NumElements(out) - NumElements(in);
+  Expr rows(int64_t{1}), row(int64_t{0});
+  for (const tir::IterVar& iter : realize->block->iter_vars) {
+    const Expr extent = ir::Cast(Int(64), iter->extent);
+    row = row * extent + ir::Cast(Int(64), iter->var);
+    rows = rows * extent;
+    if (analyzer.ProveEqual(apart * rows, difference * row)) return true;
+  }
+  return false;
 }
 
 }  // namespace relaxvm::analysis

@@ -308,6 +308,35 @@ class Finder {
     return outputs <= limits_.max_outputs;
   }
 
+  // What only gives memory another shape costs nothing alone, and a program is simpler without it:
+  // reshapes that read what no call of the group makes, and one that gives its last result.
+  void LeaveReshapesAtTheEnds(std::vector<int>* calls) {
+    for (size_t i = 0; calls->size() > 1 && i < calls->size();) {
+      const Expr source = ReshapedBy((*calls)[i]);
+      auto made = source.defined() ? position_.find(source.get()) : position_.end();
+      const bool first = made == position_.end() ||
+                         !std::binary_search(calls->begin(), calls->end(), made->second);
+      if (source.defined() && (first || i + 1 == calls->size())) {
+        calls->erase(calls->begin() + static_cast<std::ptrdiff_t>(i));
+        i = 0;
+      } else {
+        ++i;
+      }
+    }
+  }
+
+  // What the call only gives another shape; null for other calls.
+  Expr ReshapedBy(int n) {
+    std::optional<analysis::TirCall> call = analysis::AsCallTir(block_->bindings[n]->value);
+    if (!call || call->args.size() != 1) return Expr();
+    auto [it, added] = is_reshape_.try_emplace(call->func.get(), false);
+    if (added) {
+      auto program = mod_->Lookup(call->func).as<tir::PrimFunc>();
+      it->second = program.has_value() && analysis::HasReshapePattern(program.value());
+    }
+    return it->second ? call->args[0] : Expr();
+  }
+
   std::vector<FusionGroup> Collect() {
     std::unordered_map<int, size_t> index;
     std::vector<FusionGroup> all;
@@ -318,6 +347,7 @@ class Finder {
     }
     std::vector<FusionGroup> groups;
     for (FusionGroup& group : all) {
+      LeaveReshapesAtTheEnds(&group.calls);
       if (group.calls.size() < 2) continue;
       for (int n : group.calls) {
         bool outside = nodes_[n].escapes || n == group.calls.back();
@@ -339,6 +369,7 @@ class Finder {
   std::vector<int> parent_;    // union-find
   std::vector<int> anchor_;    // of a root: the contraction or reduction of its group
   std::vector<int64_t> size_;  // of a root
+  std::unordered_map<const ffi::Object*, bool> is_reshape_;  // by the program's variable
 };
 
 }  // namespace

@@ -6,6 +6,7 @@ from fused_programs import ADD_ONE, TWICE
 from pass_check import check_pass, module
 
 import relaxvm
+from relaxvm import ir, relax, tirx
 from relaxvm.relax.transform import FuseOps
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -175,3 +176,39 @@ def test_a_group_with_several_outputs_computes_the_same():
         np.testing.assert_allclose(a, np.exp(x), rtol=1e-5)
         np.testing.assert_allclose(c, np.exp(x) * x + np.exp(x), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(d, a @ c.T, rtol=1e-3, atol=1e-2)
+
+
+def groups(build):
+    """The names of the calls that are left after fusing what `build` makes of x: (n, 8, 6)."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 8, 6], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(build(x, n))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    for p in (relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), FuseOps()):
+        mod = p(mod)
+    bindings = mod["main"].body.blocks[0].bindings
+    callees = [
+        b.value.op if isinstance(b.value.op, ir.GlobalVar) else b.value.args[0] for b in bindings
+    ]
+    return [c.name_hint for c in callees]
+
+
+def test_reshapes_at_the_ends_of_a_group_stay_alone():
+    """They cost nothing then; between other calls they do not split a group."""
+    op = relax.op
+    assert groups(lambda x, n: op.reshape(op.exp(op.negative(x)), [n * 8, 6])) == [
+        "fused_negative_exp",
+        "reshape",
+    ]
+    assert groups(lambda x, n: op.exp(op.negative(op.reshape(x, [n * 8, 6])))) == [
+        "reshape",
+        "fused_negative_exp",
+    ]
+    assert groups(lambda x, n: op.exp(op.reshape(op.negative(x), [n * 8, 6]))) == [
+        "fused_negative_reshape_exp"
+    ]
+    assert groups(lambda x, n: op.reshape(op.exp(x), [n, 48])) == ["exp", "reshape"]
