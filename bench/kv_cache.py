@@ -92,7 +92,7 @@ def measure(package: Any, dtype: str) -> dict[str, float]:
             attend(*begin(past))
             builtin("kv_state_end_forward")(cache)
         args = begin(new)
-        result[name] = least_seconds(functools.partial(attend, *args), 1.0, 3)
+        result[name] = least_seconds(functools.partial(attend, *args), 0.5, 3)
     return result
 
 

@@ -15,7 +15,6 @@ from relaxvm.tirx import AssertStmt, PrimFunc, const
 from .program import PARALLEL, Memory, Program, cast, index
 from .rope import Scaling
 from .tiles import (
-    TILE,
     Batch,
     Heads,
     Limits,
@@ -70,7 +69,7 @@ def prefill_paged(
             lambda r: positions[first + limits.query(r)],
             lambda t: index(offset[b]) + t,
         )
-        attend_tile(p, heads, TILE, limits, h, (q, out, lse), pages.locate(h), rotate, scale)
+        attend_tile(p, heads, heads.tile, limits, h, (q, out, lse), pages.locate(h), rotate, scale)
 
     for_tiles(p, heads, q_indptr, tokens, batch, tile)
     return p.build()
@@ -151,7 +150,7 @@ def prefill_ragged(
             lambda r: positions[start + limits.query(r)],
             lambda t: index(offset[b]) + t,
         )
-        attend_tile(p, heads, TILE, limits, h, (q, out, lse), locate(first, h), rotate, scale)
+        attend_tile(p, heads, heads.tile, limits, h, (q, out, lse), locate(first, h), rotate, scale)
 
     for_tiles(p, heads, q_indptr, tokens, batch, tile)
     return p.build()
@@ -183,7 +182,7 @@ def tree_ragged(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Scaling |
             lambda r: positions[start + limits.query(r)],
             lambda t: positions[first + t],
         )
-        attend_tile(p, heads, TILE, limits, h, (q, out, lse), locate(first, h), rotate, scale)
+        attend_tile(p, heads, heads.tile, limits, h, (q, out, lse), locate(first, h), rotate, scale)
 
     for_tiles(p, heads, q_indptr, tokens, batch, tile)
     return p.build()
@@ -222,7 +221,7 @@ def tree_paged(
         limits = Limits(p, batch_of(p, b, q_indptr, pages.num_keys(b)), heads.group, first_row)
         _set_tree(p, limits, b, tree_indptr, order)
         rotate = rotations(p, heads, None, None, None)
-        attend_tile(p, heads, TILE, limits, h, (q, out, lse), pages.locate(h), rotate, scale)
+        attend_tile(p, heads, heads.tile, limits, h, (q, out, lse), pages.locate(h), rotate, scale)
 
     for_tiles(p, heads, q_indptr, tokens, batch, tile)
     return p.build()
@@ -253,7 +252,7 @@ def prefill_latent(
         limits = Limits(p, batch_of(p, b, q_indptr, pages.num_keys(b)), heads.group, first_row)
         limits.causal = causal
         rotate = rotations(p, heads, None, None, None)
-        attend_tile(p, heads, TILE, limits, h, (q, out, lse), locate, rotate, scale)
+        attend_tile(p, heads, heads.tile, limits, h, (q, out, lse), locate, rotate, scale)
 
     for_tiles(p, heads, q_indptr, tokens, batch, tile)
     return p.build()

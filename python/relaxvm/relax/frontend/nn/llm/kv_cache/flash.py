@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of a tile of query rows, block by block of keys, without the matrix of all scores.
 
-Each row keeps the greatest score m so far, the sum l of 2^(score - m), and the sum o of 2^(score - m) times values;
-a block with a greater score scales both sums down (Milakov and Gimelshein 2018; Dao et al. 2022).  Scores are in base
-2: they are multiplied with log2(e) once.  The logarithm of the sum is m + log2(l)."""
+Each row keeps the greatest score m so far, the sum l of e^(score - m), and the sum o of e^(score - m) times values;
+a block with a greater score scales both sums down (Milakov and Gimelshein 2018; Dao et al. 2022).  The logarithm of the
+sum of all e^score is given to base 2: m log2(e) + log2(l)."""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ def attend(p: Program, rows: Rows, keys: Keys, key_size: int, value_size: int, s
     k_block = p.local("k_block", (key_size, KEYS) if turned else (KEYS, key_size))
     v_block = p.local("v_block", (KEYS, value_size))
     k_row = p.local("k_row", (1, key_size)) if turned else None
-    factor = p.let("factor", scale * const(math.log2(math.e), "float32"))
 
-    _start(p, rows, num_blocks * block, q, out, top, total, factor)
+    _start(p, rows, num_blocks * block, q, out, top, total, scale)
     with p.loop("step", ceildiv(keys.last - keys.first, KEYS)) as step:
         base = p.let("base", keys.first + step * KEYS)
         _load_block(p, keys, base, k_row, k_block, v_block, key_size, value_size)
@@ -90,9 +89,8 @@ def attend(p: Program, rows: Rows, keys: Keys, key_size: int, value_size: int, s
         sum_ = p.let("sum", _reduce(p, total, (r,), lambda a, b: a + b))
         inverse = p.let("inverse", tirx.if_then_else(sum_ > 0.0, 1.0 / sum_, const(0.0, "float32")))
         _vector(p, value_size, lambda i: rows.store(r, i, out[r, i] * inverse))
-        rows.store_lse(
-            r, tirx.if_then_else(sum_ > 0.0, top[r] + tirx.log2(sum_), const(_START, "float32"))
-        )
+        lse = top[r] * const(math.log2(math.e), "float32") + tirx.log2(sum_)
+        rows.store_lse(r, tirx.if_then_else(sum_ > 0.0, lse, const(_START, "float32")))
 
 
 def _vector(p: Program, size: int, act: Callable[[Any], None], most: int = 32) -> None:
@@ -109,7 +107,7 @@ def _start(
     out: Memory,
     top: Memory,
     total: Memory,
-    factor: Any,
+    scale: Any,
 ) -> None:
     key_size, value_size = (int(m.var.ty.shape[1]) for m in (q, out))
     zero = const(0.0, "float32")
@@ -124,7 +122,7 @@ def _start(
         with p.either(r < rows.count) as otherwise:
             _vector(p, key_size, lambda i: q.__setitem__((r, i), rows.load(r, i)))
             rows.prepare(r, q)
-            _vector(p, key_size, lambda i: q.__setitem__((r, i), q[r, i] * factor))
+            _vector(p, key_size, lambda i: q.__setitem__((r, i), q[r, i] * scale))
             otherwise()
             _vector(p, key_size, clear(q, r))
 
@@ -232,10 +230,10 @@ def _weigh(
         seen = keys.sees(first + cast("int32", i), i)
         scores[r, i] = tirx.Select(seen, scores[r, i], hidden)
     best = p.let("best", tirx.max(top[r], _reduce(p, scores, (r,), tirx.max)))
-    shrink = p.let("shrink", tirx.exp2(top[r] - best))
+    shrink = p.let("shrink", tirx.exp(top[r] - best))
     top[r] = best
     with p.loop("i", KEYS, VECTORIZED) as i:
-        scores[r, i] = tirx.exp2(scores[r, i] - best)
+        scores[r, i] = tirx.exp(scores[r, i] - best)
     with p.loop("i", _LANES, VECTORIZED) as i:
         total[r, i] = total[r, i] * shrink + (scores[r, i] + scores[r, i + _LANES])
     _vector(p, value_size, lambda i: out.__setitem__((r, i), out[r, i] * shrink))

@@ -14,7 +14,6 @@ from .flash import KEYS, Keys, Rows, attend
 from .program import PARALLEL, Memory, Program, cast, ceildiv, index
 from .rope import Rotation, Scaling
 
-TILE = 32  # rows of a tile: the key block is loaded and turned round once for all of them
 _NEVER, _ALWAYS = 1 << 30, -(1 << 30)
 
 
@@ -33,6 +32,11 @@ class Heads:
     @property
     def group(self) -> int:
         return self.queries // self.keys
+
+    @property
+    def tile(self) -> int:
+        """Rows of a tile: a block of keys is loaded and turned round once for all, and all stay in the second cache."""
+        return 64 if self.size <= 256 else 32
 
 
 @dataclass
@@ -122,14 +126,16 @@ def for_tiles(
 ) -> None:
     """act(b, h, first row, rows of the sequence) for every tile of rows; a row is a query of one head of a group."""
     group = heads.group
-    num_tiles = ceildiv(num_tokens * group, TILE) + batch
+    num_tiles = ceildiv(num_tokens * group, heads.tile) + batch
     with p.loop("task", num_tiles * heads.keys, PARALLEL) as task:
         tile, h = p.let("tile", task // heads.keys), p.let("h", task % heads.keys)
         found = p.local("found", (3,), "int64")  # sequence, tile in it, tiles before it
         found[0] = const(-1, "int64")
         found[2] = const(0, "int64")
         with p.loop("s", batch) as s:
-            count = p.let("count", ceildiv(index(q_indptr[s + 1] - q_indptr[s]) * group, TILE))
+            count = p.let(
+                "count", ceildiv(index(q_indptr[s + 1] - q_indptr[s]) * group, heads.tile)
+            )
             here = tirx.And(found[2] <= tile, tile < found[2] + count)
             with p.when(here):
                 found[0] = s
@@ -137,7 +143,7 @@ def for_tiles(
             found[2] = found[2] + count
         with p.when(found[0] >= 0):
             b = p.let("b", found[0])
-            act(b, h, p.let("first_row", found[1] * TILE))
+            act(b, h, p.let("first_row", found[1] * heads.tile))
 
 
 def _rows(
