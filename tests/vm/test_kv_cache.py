@@ -615,3 +615,42 @@ def test_what_a_cache_cannot_be_made_of():
     with pytest.raises(ValueError, match="made without the program for splitting"):
         out = relaxvm.runtime.empty((1, 4, 8), "float32")
         cache_op("attention_with_fused_qkv", cache, 0, 1.0, tensor(np.zeros((1, 8, 8))), out)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("windows", [False, True])
+def test_random_operations_keep_what_they_should(seed, windows):
+    rng = np.random.default_rng(seed)
+    model = Model(make(tokens=256, support_sliding_window=windows), seed=seed)
+    everything = free_pages(model.cache)
+    unused = set(range(8))
+    for _ in range(40):
+        act, ids = rng.integers(6), sorted(model.k)
+        i = int(rng.choice(ids)) if ids else None
+        if (act == 0 or not ids) and unused:
+            new = unused.pop()
+            model.add(new)
+            if windows and rng.integers(2):
+                model.window[new] = (int(rng.integers(9, 30)), int(rng.integers(0, 9)))
+                cache_op("enable_sliding_window_for_seq", model.cache, new, *model.window[new])
+        elif act == 1 and unused:
+            new, length = unused.pop(), model.k[i].shape[1]
+            model.fork(i, new, int(rng.choice([-1, rng.integers(length + 1)])))
+        elif act == 2 and i not in model.window:
+            kept = model.k[i].shape[1]
+            most = kept if not windows else 0  # a fork of a window may have lost what is before
+            model.pop(i, int(rng.integers(most + 1)))
+        elif act == 3 and len(ids) > 2:
+            model.remove(i)
+            model.window.pop(i, None)
+            unused.add(i)
+        else:
+            some = rng.choice(ids, size=rng.integers(1, len(ids) + 1), replace=False)
+            lengths = {int(s): int(rng.choice([1, 1, 2, 9, 20])) for s in some}
+            needed = sum(n // PAGE + 2 for n in lengths.values())
+            if needed <= free_pages(model.cache) and sum(lengths.values()) <= 128:
+                model.step(lengths)
+        model.check()
+    for i in list(model.k):
+        model.remove(i)
+    assert free_pages(model.cache) == everything
