@@ -115,6 +115,15 @@ def test_code_of_pages_is_that_of_the_examples():
     assert found >= 5
 
 
+def test_code_of_the_page_on_operators(run, tmp_path):
+    """An operator from Python, with its own assertion."""
+    page = (ROOT / "docs/howto/add_operator.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program = tmp_path / "operator.py"
+    program.write_text(block)
+    run(sys.executable, program)
+
+
 def test_code_of_the_page_on_data_types(run, tmp_path):
     """The module of the page, with the closure in it, then the values."""
     blocks = re.findall(
