@@ -119,7 +119,7 @@ def test_code_of_the_page_on_operators(run, tmp_path):
     """An operator from Python, with its own assertion."""
     page = (ROOT / "docs/howto/add_operator.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    program = tmp_path / "operator.py"
+    program = tmp_path / "shifted_relu.py"
     program.write_text(block)
     run(sys.executable, program)
 
