@@ -315,11 +315,14 @@ def limits(threads: int, budget: float) -> Limits:
 
 
 def memory_figures(kernels: list[Kernel], threads: int, budget: float) -> list[dict[str, Any]]:
-    seconds = {}
+    # Twice each, and the better one: what else runs on the machine slows the limits and the kernels.
+    seconds: dict[str, float] = {}
     limit = limits(threads, budget)
-    for kernel in kernels:
-        seconds[kernel.name] = our_seconds(kernel, threads, budget)
-    limit = limit.better_of(limits(threads, budget))  # what else runs may slow the limits too
+    for _ in range(2):
+        for kernel in kernels:
+            time = our_seconds(kernel, threads, budget)
+            seconds[kernel.name] = min(time, seconds.get(kernel.name, time))
+        limit = limit.better_of(limits(threads, budget))
     print(
         f"\n{threads} thread(s), {LARGE[0]} x {LARGE[1]} float32; this machine reads "
         f"{limit.read * 1e-9:.1f} GB/s, writes {limit.write * 1e-9:.1f}, copies {limit.copy * 1e-9:.1f}"

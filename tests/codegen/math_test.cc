@@ -34,7 +34,7 @@ const Row kRows[] = {
     {Intrin::kLog, std::log, 0, 1000, 2, 1.5},
     {Intrin::kLog2, std::log2, 0, 1000, 1, 2},
     {Intrin::kLog10, std::log10, 0, 1000, 1, 2},
-    {Intrin::kLog1p, std::log1p, -1, 1000, 1, 2},
+    {Intrin::kLog1p, std::log1p, -1, 1000, 2, 2},
     {Intrin::kSin, std::sin, -100, 100, 2, 1.5},
     {Intrin::kCos, std::cos, -100, 100, 2, 1.5},
     {Intrin::kTan, std::tan, -100, 100, 1, 3},
