@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ShareTensorPrograms: tensor programs that differ in numbers only become one, whose further inputs
-// are these numbers.  Quantized models have a scale in almost every kernel; without this each of
-// them would be compiled.  Stage: lowered, before schedules.  Leaves alone: exported programs, and
-// those that are called in another way than by call_tir.
+// are these numbers; the same for formulas of sizes, which become variables.  Quantized models have
+// a scale in almost every kernel, networks of dynamic size do the same at several resolutions.
+// Stage: lowered, before schedules.  Leaves alone: exported programs, and those that are called in
+// another way than by call_tir.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -118,10 +119,56 @@ class Lifter : public NumberMutator {
   const std::unordered_map<size_t, Buffer>& buffers_;
 };
 
+// The sizes of a program's arguments that are formulas become variables: what a network does at one
+// resolution it often does at others.
+class SizeLifter : public tir::StmtMutator {
+ public:
+  // `names`: the variables, common to all programs; grows.
+  SizeLifter(const tir::PrimFunc& program, std::vector<ir::Var>* names) {
+    for (const ir::Var& param : program->params) {
+      if (!tir::IsBuffer(param)) continue;
+      for (const Expr& size : Buffer(param).shape()) Add(size, names);
+    }
+  }
+
+  Expr MutateBinary(const ir::Binary& e) override {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (ir::StructuralEqual(sizes_[i], e)) return vars_[i];
+    }
+    return tir::StmtMutator::MutateBinary(e);
+  }
+
+ private:
+  void Add(const Expr& size, std::vector<ir::Var>* names) {
+    if (size.as<ir::BinaryObj>() == nullptr) return;
+    auto same = [&](const Expr& known) { return ir::StructuralEqual(known, size); };
+    if (std::any_of(sizes_.begin(), sizes_.end(), same)) return;
+    if (names->size() == sizes_.size())
+      names->push_back(ir::Var("n" + std::to_string(names->size()), Int(64)));
+    vars_.push_back((*names)[sizes_.size()]);
+    sizes_.push_back(size);
+  }
+
+  std::vector<Expr> sizes_;
+  std::vector<ir::Var> vars_;
+};
+
+// The variables that a program reads, also in the types of its buffers.
+class ReadVars : public tir::StmtMutator {
+ public:
+  std::unordered_set<const ffi::Object*> found;
+
+  Expr MutateVar(const ir::Var& var) override {
+    found.insert(var.get());
+    return var;
+  }
+};
+
 struct Member {
   ir::GlobalVar var;
-  tir::PrimFunc program;
+  tir::PrimFunc program;  // with sizes lifted
   std::vector<Expr> numbers;
+  std::vector<size_t> scalars;  // that the program still takes
 };
 
 // Programs with one outline.
@@ -161,6 +208,7 @@ bool SameNumber(const Expr& a, const Expr& b) {
 struct Target {
   ir::GlobalVar program;
   ffi::Array<Expr> numbers;
+  std::vector<size_t> scalars;
 };
 
 class CallRewriter : public ir::Mutator {
@@ -177,6 +225,12 @@ class CallRewriter : public ir::Mutator {
     ffi::Array<Expr> args = call->args;
     args.Set(0, it->second.program);
     args.Set(1, ir::Tuple(tensors));
+    if (args.size() > 2) {
+      ffi::Array<Expr> scalars;
+      for (size_t i : it->second.scalars) scalars.push_back(tir->tir_vars[static_cast<int64_t>(i)]);
+      args.resize(2);
+      if (!scalars.empty()) args.push_back(ir::ShapeExpr(scalars));
+    }
     return ir::Call(call->op, args, call->attrs, call->ty_args, call->span, call->ty);
   }
 
@@ -223,7 +277,7 @@ class Sharer {
       auto program = func.as<tir::PrimFunc>();
       if (program && !(*program)->attrs.count(ir::attr::kGlobalSymbol) &&
           !(*program)->attrs.count(tir::attr::kScheduled) && !uses.found.count(var.get())) {
-        by_name.emplace(var->name_hint, Member{var, *program, {}});
+        by_name.emplace(var->name_hint, WithoutSizes(var, *program));
       }
     }
     std::vector<Group> groups;
@@ -245,6 +299,25 @@ class Sharer {
     return groups;
   }
 
+  Member WithoutSizes(const ir::GlobalVar& var, const tir::PrimFunc& program) {
+    Expr lifted = SizeLifter(program, &size_names_).Mutate(program);
+    auto func = lifted.as<tir::PrimFunc>().value();
+    ReadVars reader;
+    reader.Mutate(func);
+    ffi::Array<ir::Var> params;
+    std::vector<size_t> kept;
+    size_t scalar = 0;
+    for (const ir::Var& param : func->params) {
+      if (!tir::IsBuffer(param)) {
+        const size_t place = scalar++;
+        if (!reader.found.count(param.get())) continue;
+        kept.push_back(place);
+      }
+      params.push_back(param);
+    }
+    return {var, tir::PrimFunc(params, func->body, func->attrs, func->span), {}, kept};
+  }
+
   void Share(const Group& group) {
     const Member& first = group.members[0];
     std::vector<size_t> different;
@@ -262,7 +335,7 @@ class Sharer {
       ffi::Array<Expr> numbers;
       for (size_t i : different) numbers.push_back(ConstantOf(member.numbers[i]));
       functions_.erase(member.var);
-      targets_.emplace(member.var.get(), Target{var, numbers});
+      targets_.emplace(member.var.get(), Target{var, numbers, member.scalars});
     }
     functions_.Set(var, shared);
   }
@@ -286,6 +359,7 @@ class Sharer {
   IRModule mod_;
   ffi::Map<ir::GlobalVar, ir::BaseFunc> functions_;
   std::unordered_map<const ffi::Object*, Target> targets_;
+  std::vector<ir::Var> size_names_;
 };
 
 }  // namespace

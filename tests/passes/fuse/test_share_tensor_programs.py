@@ -82,3 +82,55 @@ def test_programs(case):
     x = np.arange(4, dtype="float32")
     want = evaluated(second, evaluated(first, x))
     np.testing.assert_allclose(vm["main"](x).numpy(), want, rtol=1e-6)
+
+
+SIZED = """
+@T.prim_func(private=True)
+def {name}(a: T.handle, b: T.handle, n: T.int64):
+    A = T.match_buffer(a, ({size},), "float32")
+    B = T.match_buffer(b, ({size},), "float32")
+    for i in range({size}):
+        with T.sblock("b"):
+            vi = T.axis.spatial({size}, i)
+            B[vi] = A[vi] + {value}
+"""
+SIZED_MAIN = """
+@R.function
+def main(s: R.Shape(["n"]), x: R.Tensor(("(n + 7) // 8",), "float32"), y: R.Tensor(("(n + 15) // 16",), "float32")) -> R.Tuple(R.Tensor(("(n + 7) // 8",), "float32"), R.Tensor(("(n + 15) // 16",), "float32")):
+    n = T.int64()
+    with R.dataflow():
+        u = R.call_tir(Module.f, (x,), out_ty=R.Tensor(((n + 7) // 8,), "float32"), tir_vars=R.shape([n]))
+        v = R.call_tir(Module.g, (y,), out_ty=R.Tensor(((n + 15) // 16,), "float32"), tir_vars=R.shape([n]))
+        R.output(u, v)
+    return (u, v)
+"""  # noqa: E501: one line for each call
+# What f and g add, programs that are left, their parameters
+SIZES = {
+    "sizes": ("T.float32(1)", "T.float32(1)", 1, 2),
+    "sizes and numbers": ("T.float32(1)", "T.float32(5)", 1, 3),
+    "a size that is no size of an argument": (
+        'T.Cast("float32", n)',
+        'T.Cast("float32", n)',
+        1,
+        3,
+    ),
+    "operations": ("T.float32(1)", "A[vi]", 2, 3),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_sizes(case):
+    first, second, programs, params = SIZES[case]
+    text = SIZED_MAIN + SIZED.format(name="f", size="(n + 7) // 8", value=first)
+    after = ShareTensorPrograms()(
+        module(text + SIZED.format(name="g", size="(n + 15) // 16", value=second))
+    )
+    kept = [f for v, f in after.functions_items() if v.name_hint != "main"]
+    assert [len(f.params) for f in kept] == [params] * programs
+    vm = relaxvm.VirtualMachine(relaxvm.compile(after), relaxvm.cpu())
+    x, y = np.arange(3, dtype="float32"), np.arange(2, dtype="float32")
+    n = 20
+    added = lambda value, a: {"A[vi]": a, 'T.Cast("float32", n)': n}.get(value, value[10:-1])
+    u, v = vm["main"](relaxvm.runtime.ShapeTuple([n]), x, y)
+    np.testing.assert_array_equal(u.numpy(), x + np.float32(added(first, x)))
+    np.testing.assert_array_equal(v.numpy(), y + np.float32(added(second, y)))
