@@ -27,6 +27,7 @@ struct Machine {
   int64_t chains = 12;
   bool dot_bf16 = false;        // sums of products of bfloat16 pairs into float32
   bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32
+  bool dot_signed = false;      // and of int8 and int8
   int64_t l1_bytes = 32 << 10;  // data caches: of a core,
   int64_t l2_bytes = 512 << 10;
   int64_t l3_bytes = 8 << 20;  // of all cores together; 0: there is none

@@ -43,34 +43,51 @@ const ir::IntrinObj* AsIntrin(const Expr& e, Intrin intrin) {
   return call != nullptr && call->intrin == intrin ? call : nullptr;
 }
 
-}  // namespace
+using ByteOf = Expr (*)(const Expr& word, int i);
 
-Expr DotOfBytes(const Expr& sum, const Expr& a, const Expr& b) {
-  Expr result = sum;
+Expr Products(Expr sum, const Expr& a, const Expr& b, ByteOf of_a) {
   for (int i = 0; i < 4; ++i) {
-    Expr product = Binary(BinaryOp::kMul, UnsignedByte(a, i), SignedByte(b, i));
-    result = Binary(BinaryOp::kAdd, result, product);
+    sum = Binary(BinaryOp::kAdd, sum, Binary(BinaryOp::kMul, of_a(a, i), SignedByte(b, i)));
   }
-  return result;
+  return sum;
 }
 
-std::optional<Dot> AsDotOfBytes(const Expr& e) {
+// The word that `byte`, the last one, was taken from.
+Expr WordOf(const Expr& byte, bool is_signed) {
+  const BinaryObj* cut = is_signed ? nullptr : AsBinary(byte, BinaryOp::kBitAnd);
+  const BinaryObj* down = AsBinary(cut != nullptr ? cut->a : byte, BinaryOp::kShiftRight);
+  return down != nullptr ? down->a : Expr();
+}
+
+std::optional<Dot> AsProducts(const Expr& e, ByteOf of_a, bool is_signed) {
   const BinaryObj* last = AsBinary(e, BinaryOp::kAdd);
   const BinaryObj* product = last != nullptr ? AsBinary(last->b, BinaryOp::kMul) : nullptr;
   if (product == nullptr || ElementOf(e.dtype()) != Int(32)) return std::nullopt;
-  const BinaryObj* a = AsBinary(product->a, BinaryOp::kBitAnd);
-  const BinaryObj* b = AsBinary(product->b, BinaryOp::kShiftRight);
-  a = a != nullptr ? AsBinary(a->a, BinaryOp::kShiftRight) : nullptr;
-  if (a == nullptr || b == nullptr) return std::nullopt;
+  const Expr a = WordOf(product->a, is_signed), b = WordOf(product->b, /*is_signed=*/true);
+  if (!a.defined() || !b.defined()) return std::nullopt;
   Expr sum = e;
   for (int i = 0; i < 4; ++i) {
     const BinaryObj* add = AsBinary(sum, BinaryOp::kAdd);
     if (add == nullptr) return std::nullopt;
     sum = add->a;
   }
-  if (!ir::StructuralEqual(DotOfBytes(sum, a->a, b->a), e)) return std::nullopt;
-  return Dot{sum, a->a, b->a};
+  if (!ir::StructuralEqual(Products(sum, a, b, of_a), e)) return std::nullopt;
+  return Dot{sum, a, b};
 }
+
+}  // namespace
+
+Expr DotOfBytes(const Expr& sum, const Expr& a, const Expr& b) {
+  return Products(sum, a, b, UnsignedByte);
+}
+
+std::optional<Dot> AsDotOfBytes(const Expr& e) { return AsProducts(e, UnsignedByte, false); }
+
+Expr DotOfSignedBytes(const Expr& sum, const Expr& a, const Expr& b) {
+  return Products(sum, a, b, SignedByte);
+}
+
+std::optional<Dot> AsDotOfSignedBytes(const Expr& e) { return AsProducts(e, SignedByte, true); }
 
 Expr DotOfPairs(const Expr& sum, const Expr& a, const Expr& b) {
   Expr result = sum;

@@ -17,6 +17,9 @@ struct Dot {
 // sum + the four products of a byte of `a` (unsigned) and one of `b` (signed); all int32, exact.
 ir::Expr DotOfBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfBytes(const ir::Expr& e);
+// The same with signed bytes on both sides.
+ir::Expr DotOfSignedBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
+std::optional<Dot> AsDotOfSignedBytes(const ir::Expr& e);
 
 // sum (float32) + the two products of the bfloat16 halves of `a` and `b` (int32 words).  Where a
 // program has kFastPairs, the machine's own instruction may round and flush subnormals its own way.

@@ -185,6 +185,7 @@ def test_a_library_for_more_than_the_processor_has_is_refused(tmp_path: pathlib.
         ("cortex-a72", "product of bytes", set()),
         ("neoverse-n1", "product of bytes", {"sdot"}),
         ("neoverse-n2", "product of bytes", {"usdot"}),
+        ("neoverse-n2", "product of signed bytes", {"sdot"}),
         ("neoverse-n1", "product of bfloat16", {"fmla"}),
         ("neoverse-n2", "product of bfloat16", {"bfdot"}),
     ],

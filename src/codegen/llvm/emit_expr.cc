@@ -76,6 +76,12 @@ void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
       return;
     }
   }
+  if (std::optional<tir::Dot> dot = tir::AsDotOfSignedBytes(ffi::GetRef<Expr>(e))) {
+    if (Value* sum = EmitDot(*dot, &ValueOps::DotOfSignedBytes)) {
+      result_ = sum;
+      return;
+    }
+  }
   Value* a = Eval(e->a);
   Value* b = Eval(e->b);
   bool divides = e->op >= BinaryOp::kDiv && e->op <= BinaryOp::kFloorMod;

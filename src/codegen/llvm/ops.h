@@ -53,6 +53,7 @@ class ValueOps {
   // sum + products of the bytes (or bfloat16 pairs) of the words `a` and `b`, by one instruction.
   // Null when the machine has none for so many lanes.
   llvm::Value* DotOfBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
 
   const TargetTraits& traits() const { return traits_; }
@@ -70,8 +71,8 @@ class ValueOps {
   llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
-  llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
-  llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool a_is_signed);
+  llvm::Value* DotOfLoweredBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
   llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a narrow float
   llvm::Value* NarrowToFloat(llvm::Value* v, DLDataType to);  // double -> float on the way to `to`

@@ -134,8 +134,8 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
     case DotOf::kNone: return nullptr;
     case DotOf::kArm:
       return CallOfArm(b_, Intrinsics::aarch64_neon_usdot, {sum, a, b}, b_.getInt8Ty());
-    case DotOf::kArmOneSign: return DotOfSignedBytes(sum, a, b);
-    case DotOf::kX86Halves: return DotOfHalves(sum, a, b);
+    case DotOf::kArmOneSign: return DotOfLoweredBytes(sum, a, b);
+    case DotOf::kX86Halves: return DotOfHalves(sum, a, b, false);
     case DotOf::kX86: break;
   }
   switch (LanesOf(sum)) {
@@ -149,12 +149,12 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
 // Bytes 0 and 2 of each word, and bytes 1 and 3, as pairs of 16 bits: two instructions that
 // multiply pairs and add them up.  What is made of `a` serves all columns of a tile, what of `b`
 // all rows.
-Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b) {
+Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b, bool a_is_signed) {
   const unsigned lanes = LanesOf(sum);
-  const Intrinsics::ID id = lanes == 4    ? Intrinsics::x86_sse2_pmadd_wd
-                            : lanes == 8  ? Intrinsics::x86_avx2_pmadd_wd
-                            : lanes == 16 ? Intrinsics::x86_avx512_pmaddw_d_512
-                                          : Intrinsics::not_intrinsic;
+  Intrinsics::ID id = Intrinsics::not_intrinsic;
+  if (lanes == 4) id = Intrinsics::x86_sse2_pmadd_wd;
+  if (lanes == 8) id = Intrinsics::x86_avx2_pmadd_wd;
+  if (lanes == 16) id = Intrinsics::x86_avx512_pmaddw_d_512;
   if (id == Intrinsics::not_intrinsic || lanes * 32 > static_cast<unsigned>(traits_.vector_bits))
     return nullptr;
   llvm::Type* words = sum->getType();
@@ -165,23 +165,32 @@ Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b) {
     return b_.CreateAShr(b_.CreateShl(b_.CreateBitCast(v, halves), eight), eight);
   };
   auto odd_of = [&](Value* v) { return b_.CreateAShr(b_.CreateBitCast(v, halves), eight); };
-  Value* even = CallWithBits(b_, id, {b_.CreateAnd(a, low), even_of(b)});
-  Value* odd = CallWithBits(b_, id, {b_.CreateAnd(b_.CreateLShr(a, 8), low), odd_of(b)});
+  Value* even_of_a = a_is_signed ? even_of(a) : b_.CreateAnd(a, low);
+  Value* odd_of_a = a_is_signed ? odd_of(a) : b_.CreateAnd(b_.CreateLShr(a, 8), low);
+  Value* even = CallWithBits(b_, id, {even_of_a, even_of(b)});
+  Value* odd = CallWithBits(b_, id, {odd_of_a, odd_of(b)});
   return b_.CreateAdd(b_.CreateAdd(sum, even), odd);
 }
 
-// a b = (a - 128) b + 64 b + 64 b.  The last two are the same for all rows (or columns) of a tile,
-// and taking off 128 undoes what a schedule added to signed bytes.
 Value* ValueOps::DotOfSignedBytes(Value* sum, Value* a, Value* b) {
+  switch (traits_.bytes) {
+    case DotOf::kNone:
+    case DotOf::kX86: return nullptr;
+    case DotOf::kX86Halves: return DotOfHalves(sum, a, b, true);
+    case DotOf::kArm:
+    case DotOf::kArmOneSign: break;
+  }
+  return CallOfArm(b_, Intrinsics::aarch64_neon_sdot, {sum, a, b}, b_.getInt8Ty());
+}
+
+// a b = (a - 128) b + 64 b + 64 b.  The last two are the same for all rows of a tile.
+Value* ValueOps::DotOfLoweredBytes(Value* sum, Value* a, Value* b) {
   llvm::Type* type = sum->getType();
-  auto dot = [&](Value* to, Value* x, Value* y) {
-    return CallOfArm(b_, Intrinsics::aarch64_neon_sdot, {to, x, y}, b_.getInt8Ty());
-  };
   Value* k64 = llvm::ConstantInt::get(type, 0x40404040);
-  Value* once = dot(Constant::getNullValue(type), b, k64);
+  Value* once = DotOfSignedBytes(Constant::getNullValue(type), b, k64);
   if (once == nullptr) return nullptr;
   Value* lowered = b_.CreateXor(a, llvm::ConstantInt::get(type, 0x80808080));
-  return b_.CreateAdd(dot(sum, lowered, b), dot(once, b, k64));
+  return b_.CreateAdd(DotOfSignedBytes(sum, lowered, b), DotOfSignedBytes(once, b, k64));
 }
 
 Value* ValueOps::DotOfPairs(Value* sum, Value* a, Value* b) {

@@ -155,6 +155,7 @@ target::Machine MachineFor(const llvm::MCSubtargetInfo& subtarget) {
   machine.fma = traits.fma;
   machine.dot_bf16 = traits.pairs != DotOf::kNone;
   machine.dot_int8 = traits.bytes != DotOf::kNone;
+  machine.dot_signed = machine.dot_int8 && traits.bytes != DotOf::kX86;
   machine.vector_bytes = traits.vector_bits / 8;
   if (!IsX86(subtarget)) {
     machine.num_vectors = 32;

@@ -31,8 +31,11 @@ struct Contraction {
   bool b_in_words = false;      // B's buffer has a group as one int32
   bool a_is_signed = false, b_is_signed = false;
 
-  // Of two signed sides the left one is made unsigned, by adding 128, which the result takes back.
-  bool NeedsCorrection() const { return group == 4 && a_is_signed && b_is_signed; }
+  bool dot_signed = false;  // the machine has an instruction for two signed sides
+
+  bool BothSigned() const { return a_is_signed && b_is_signed; }
+  // Where it has none the left side is made unsigned, by adding 128, which the result takes back.
+  bool NeedsCorrection() const { return group == 4 && BothSigned() && !dot_signed; }
 
   const tir::BufferLoadObj* LoadOf(const Expr& operand) const {
     return StripCasts(operand).as<tir::BufferLoadObj>();

@@ -43,6 +43,7 @@ class Reader {
     if (c_.group > 1 && !GroupsAreNeighbours()) return std::nullopt;
     c_.a_is_signed = IsInt(StripCasts(c_.a).dtype());
     c_.b_is_signed = IsInt(StripCasts(c_.b).dtype());
+    c_.dot_signed = machine_.dot_signed;
     if (c_.group == 1) FormGroups();
     return std::move(c_);
   }

@@ -136,6 +136,12 @@ class TileEmitter {
     return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
   }
 
+  Expr Dot(const Expr& sum, const Expr& left, const Expr& right) const {
+    if (c_.group == 2) return tir::DotOfPairs(sum, left, right);
+    if (c_.BothSigned() && c_.dot_signed) return tir::DotOfSignedBytes(sum, left, right);
+    return c_.b_is_signed ? tir::DotOfBytes(sum, left, right) : tir::DotOfBytes(sum, right, left);
+  }
+
   // The products of one group of k, added to one set of sums.
   Stmt GroupStep(int64_t set) const {
     ffi::Array<Stmt> step;
@@ -156,10 +162,7 @@ class TileEmitter {
         const Columns& c = part_.columns[v];
         Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
         Expr wide = ir::BroadcastExpr(left, c.lanes), sum = acc_.Load({at});
-        Expr next = c_.group == 2    ? tir::DotOfPairs(sum, wide, right[v])
-                    : c_.b_is_signed ? tir::DotOfBytes(sum, wide, right[v])
-                                     : tir::DotOfBytes(sum, right[v], wide);
-        step.push_back(BufferStore(acc_, next, {at}));
+        step.push_back(BufferStore(acc_, Dot(sum, wide, right[v]), {at}));
       }
     }
     return SeqStmt::Flatten(step);
