@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "target/kernel_abi.h"
 
 namespace relaxvm::pipeline {
 
@@ -19,7 +20,7 @@ ffi::Optional<ffi::Function> KernelObjects::GetFunction(const ffi::String& name)
       kernels_.objects.begin(), kernels_.objects.end(), [&](const codegen::KernelObject& object) {
         return std::find(object.names.begin(), object.names.end(), wanted) != object.names.end();
       });
-  if (!is_ours) return std::nullopt;
+  if (!is_ours && !wanted.starts_with(kCompiledFunctionPrefix)) return std::nullopt;
   return ffi::Function::FromPacked([wanted, why_not = why_not_](ffi::PackedArgs, ffi::Any*) {
     Fail(ErrorKind::kRuntimeError, "the program cannot run here: ", why_not, " (", wanted,
          "); export_library writes it to a file for that machine");

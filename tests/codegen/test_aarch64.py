@@ -212,10 +212,10 @@ def test_the_command_line_takes_the_target(
     assert "is a library for AArch64" in done.output
 
 
-def test_running_it_here_says_what_it_is_for() -> None:
-    vm = relaxvm.VirtualMachine(
-        relaxvm.compile(small(), target=TARGET + "cortex-a72"), relaxvm.cpu()
-    )
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_running_it_here_says_what_it_is_for(exec_mode: str) -> None:
+    executable = relaxvm.compile(small(), target=TARGET + "cortex-a72", exec_mode=exec_mode)
+    vm = relaxvm.VirtualMachine(executable, relaxvm.cpu())
     with pytest.raises(RuntimeError, match=r"compiled for aarch64.*export_library"):
         vm["main"](relaxvm.runtime.tensor(np.zeros((3, 4), np.float32)))
 
