@@ -36,7 +36,7 @@ def default_folder() -> Path | None:
 
 def key_of(*parts: bytes | str) -> str:
     """One name for everything that decides what is compiled."""
-    digest = hashlib.blake2b(digest_size=20)
+    digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little"))

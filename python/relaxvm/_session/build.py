@@ -59,7 +59,7 @@ class Source:
     def digest(self) -> str:
         if self.data is None:
             return _digest(self.path)
-        return hashlib.blake2b(self.data, digest_size=20).hexdigest()
+        return hashlib.sha256(self.data).hexdigest()
 
 
 def compile_model(source: Any, target: Any, cache_dir: Any, num_threads: int) -> Compiled:
@@ -171,7 +171,7 @@ def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str
 
 
 def _digest(path: str) -> str:
-    digest = hashlib.blake2b(digest_size=20)
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 22):
             digest.update(block)
