@@ -172,9 +172,10 @@ def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str
 
 def _digest(path: str) -> str:
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
+    block = memoryview(bytearray(1 << 18))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(block):
+            digest.update(block[:count])
     return digest.hexdigest()
 
 
