@@ -46,8 +46,8 @@ TEST(KernelWork, RefusesWhatIsNoExpression) {
 }
 
 TEST(KernelWork, ReadsTheTableOfALibrary) {
-  std::string_view text("add\tn0|n0 4 *\nbroken\tz|\nmatmul\t|1\n\0", 41);
-  auto table = ParseWorkTable(text);
+  constexpr char kText[] = "add\tn0|n0 4 *\nbroken\tz|\nmatmul\t|1\n";
+  auto table = ParseWorkTable({kText, sizeof(kText)});  // with the 0 that ends it
   EXPECT_EQ(table.size(), 2u);
   EXPECT_TRUE(table.contains("add") && table.contains("matmul"));
 }
