@@ -43,6 +43,10 @@ def cases() -> Iterator[dict[str, Any]]:
     for b, m, n, k in ((12, 128, 128, 32), (12, 128, 32, 128), (96, 64, 64, 64), (8, 1, 512, 64)):
         name = f"batch={b} m={m} n={n} k={k}"
         yield {"group": "batch", "name": name, "b": b, "m": m, "n": n, "k": k}
+    square = {"m": 1024, "n": 1024, "k": 1024}
+    yield {"group": "bf16", "name": "1024", **square, "dtypes": ["bfloat16", "bfloat16"]}
+    for left, right in (("uint8", "int8"), ("int8", "int8")):
+        yield {"group": "int8", "name": f"{left} x {right} 1024", **square, "dtypes": [left, right]}
     # data (without batch and channels last), filters, window, strides, groups
     for size, c, o, window, stride, groups in (
         ((56, 56), 64, 64, (3, 3), 1, 1),
@@ -85,6 +89,10 @@ def cases() -> Iterator[dict[str, Any]]:
         yield {"group": "transposed", "name": name, "size": size, "c": c, "o": o}
 
 
+def operand_shapes(case: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (case["m"], case["k"]), (case["k"], case["n"])
+
+
 def flops(case: dict[str, Any]) -> float:
     if "m" in case:
         return 2.0 * case.get("b", 1) * case["m"] * case["n"] * case["k"]
@@ -108,8 +116,22 @@ def peer_seconds(case: dict[str, Any]) -> dict[str, float]:
         if "b" in case:
             a, b = array(case["b"], case["m"], case["k"]), array(case["b"], case["n"], case["k"])
             found["torch"] = least_seconds(lambda: torch.matmul(a, b.transpose(1, 2)), SECONDS)
+        elif case["group"] == "bf16":
+            a, b = (array(*s).bfloat16() for s in operand_shapes(case))
+            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b), SECONDS)
+        elif case["name"].startswith("uint8"):
+            # Torch's product of these types comes with scales: its quantized linear.
+            a, b = (array(*s) for s in operand_shapes(case))
+            x = torch.quantize_per_tensor(a, 0.01, 0, torch.quint8)
+            w = torch.quantize_per_tensor(b.T.contiguous(), 0.01, 0, torch.qint8)
+            packed = torch.ops.quantized.linear_prepack(w, None)
+            linear = torch.ops.quantized.linear
+            found["quantized linear"] = least_seconds(lambda: linear(x, packed, 0.1, 0), SECONDS)
+        elif case["group"] == "int8":
+            a, b = ((array(*s) * 100).to(torch.int8) for s in operand_shapes(case))
+            found["torch._int_mm"] = least_seconds(lambda: torch._int_mm(a, b), SECONDS)
         elif "m" in case:
-            a, b = array(case["m"], case["k"]), array(case["k"], case["n"])
+            a, b = (array(*s) for s in operand_shapes(case))
             w = b.T.contiguous()
             found["torch.mm"] = least_seconds(lambda: torch.mm(a, b), SECONDS)
             found["linear"] = least_seconds(lambda: torch.nn.functional.linear(a, w), SECONDS)
@@ -160,6 +182,8 @@ LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 
 def program(case: dict[str, Any]) -> tuple[Any, np.ndarray]:
     """A module with the weight inside, and the input."""
+    import ml_dtypes
+
     import relaxvm
     from relaxvm import relax
 
@@ -175,6 +199,14 @@ def program(case: dict[str, Any]) -> tuple[Any, np.ndarray]:
         second = array(case["b"], case["n"], case["k"])
         shapes = [list(x.shape), list(second.shape)]
         make = lambda a, b: op.matmul(a, op.permute_dims(b, [0, 2, 1]))
+    elif "dtypes" in case:
+        types = [np.dtype(getattr(ml_dtypes, t, t)) for t in case["dtypes"]]
+        scale = 1 if case["group"] == "bf16" else 100
+        x, second = ((array(*s) * scale).astype(t) for s, t in zip(operand_shapes(case), types))
+        weight = relax.const(second)
+        shapes = [list(x.shape)]
+        out_dtype = None if case["group"] == "bf16" else "int32"
+        make = lambda a: op.matmul(a, weight, out_dtype=out_dtype)
     elif "m" in case:
         x = array(case["m"], case["k"])
         weight = relax.const(array(case["k"], case["n"]))
@@ -205,7 +237,7 @@ def program(case: dict[str, Any]) -> tuple[Any, np.ndarray]:
                 kernel_layout=kernel,
             )
     params = [
-        relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)
+        relax.Var(f"x{i}", relax.TensorType(shape, x.dtype.name)) for i, shape in enumerate(shapes)
     ]
     with builder.function("main", params):
         with builder.dataflow():
