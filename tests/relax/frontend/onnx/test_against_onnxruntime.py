@@ -64,6 +64,10 @@ CASES = {
     "deformed groups mask": (
         IMAGE + "{ o = Conv(x, more_moves) m = Conv(x, masks) "
         "y = DeformConv<group=2, offset_group=2>(x, paired, o, , m) }", IMAGES, 19),
+    "columns to image": (
+        "g (float[2, 8, 12] x) => (float[a, b, c, d] y) { i = Constant<value = int64[2] {5, 6}>() "
+        "k = Constant<value = int64[2] {2, 2}>() y = Col2Im<strides=[2,1], dilations=[1,2], "
+        "pads=[0,0,1,0]>(x, i, k) }", [{"x": (2, 8, 12)}], 18),
     "average pool": (
         IMAGE + "{ y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x) }", IMAGES, 17),
     "average pool counted": (

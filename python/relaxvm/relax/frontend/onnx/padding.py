@@ -27,6 +27,23 @@ def same_padding(
     return before, after
 
 
+def window_counts(
+    scalars: Scalars,
+    size: list,
+    kernel: list[int],
+    strides: list[int],
+    dilations: list[int],
+    pads: list[int],
+) -> list:
+    """How many whole windows lie along each axis; `pads` holds all begins, then all ends."""
+    n, counts = len(kernel), []
+    for i, extent in enumerate(size):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        room = scalars.sub(scalars.add(extent, pads[i] + pads[n + i]), reach)
+        counts.append(scalars.add(scalars.floordiv(room, strides[i]), 1))
+    return counts
+
+
 def pad_constant(g: Graph, x: Any, before: list, after: list, value: Any) -> Any:
     """`x` with `value` (a number, or a scalar tensor) around it; amounts are not negative."""
     number = isinstance(value, (bool, int, float))

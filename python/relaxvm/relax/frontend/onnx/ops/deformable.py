@@ -11,6 +11,7 @@ from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
 from ..graph import Graph
+from ..padding import window_counts
 from ..registry import Expr, onnx_op
 from .convolution import add_bias, kernel_dims
 
@@ -40,11 +41,7 @@ def deform_conv(
     batch, channels, *size = g.shape(x)
     taps, s = math.prod(kernel), g.scalars
     parts = s.mul(batch, offset_group)
-    counts = []
-    for i, extent in enumerate(size):
-        reach = (kernel[i] - 1) * dilations[i] + 1
-        room = s.sub(s.add(extent, pads[i] + pads[2 + i]), reach)
-        counts.append(s.add(s.floordiv(room, strides[i]), 1))
+    counts = window_counts(s, size, kernel, strides, dilations, pads)
     offset = g.checked(offset, [batch, offset_group * taps * 2, *counts])
     offset = g.emit(op.reshape(offset, [parts, taps, 2, *counts]))
     grid = []

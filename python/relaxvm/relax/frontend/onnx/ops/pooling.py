@@ -12,7 +12,7 @@ from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
 from ..graph import Graph
-from ..padding import pad_constant
+from ..padding import pad_constant, window_counts
 from ..registry import Dims, Expr, onnx_op
 from ..slicing import take_first
 from .convolution import resolve_padding, spatial_rank
@@ -145,12 +145,9 @@ def _max_and_place(g, x, lowest, window, columns_first):
         x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, False)
     before, after = [0, 0, *pads[:n]], [0, 0, *pads[n:]]
     x, place = (g.emit(pad_constant(g, v, before, after, w)) for v, w in ((x, lowest), (place, -1)))
-    counts, ends = [], []
-    for i, extent in enumerate(g.shape(x)[2:]):
-        reach = (kernel[i] - 1) * dilations[i] + 1
-        count = s.add(s.floordiv(s.sub(extent, reach), strides[i]), 1)
-        counts.append(count if out[i + 2] is None else out[i + 2])
-        ends.append(s.add(s.mul(s.sub(counts[i], 1), strides[i]), 1))
+    whole = window_counts(s, g.shape(x)[2:], kernel, strides, dilations, [0] * 2 * n)
+    counts = [w if o is None else o for w, o in zip(whole, out[2:])]
+    ends = [s.add(s.mul(s.sub(c, 1), step), 1) for c, step in zip(counts, strides)]
     best = at = None
     for tap in itertools.product(*(range(0, k * d, d) for k, d in zip(kernel, dilations))):
         cut = {

@@ -7,6 +7,7 @@ from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
+from ..padding import window_counts
 from ..registry import Dims, Expr, onnx_op
 
 _METHODS = {
@@ -97,10 +98,7 @@ def col2im(
         raise UnsupportedModel("its number of channels is unknown")
     channels = rows // elements
     reach = [(k - 1) * d + 1 for k, d in zip(block_shape, dilations)]
-    steps = [
-        (size + pads[i] + pads[i + n] - reach[i]) // strides[i] + 1
-        for i, size in enumerate(image_shape)
-    ]
+    steps = window_counts(g.scalars, image_shape, block_shape, strides, dilations, pads)
     extra = [
         size + pads[i] + pads[i + n] - reach[i] - (steps[i] - 1) * strides[i]
         for i, size in enumerate(image_shape)
