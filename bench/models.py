@@ -3,7 +3,7 @@
 
 ./dev bench models [--model det,..] [--rounds 20] [--threads 2] [--tvm PYTHON] [--json FILE]
 
-Models are looked for in $BENCH_ZOO, in ~/.cache/relaxvm-zoo and in installed packages (rapidocr-onnxruntime,
+Models are looked for in $RELAXVM_ZOO, in ~/.cache/relaxvm-zoo and in installed packages (rapidocr-onnxruntime,
 silero-vad); those that are not there are named and left out.  PYTHON is an interpreter that has apache-tvm and onnx:
 what its default build of the same model takes is printed too.
 """
@@ -76,7 +76,7 @@ def find(name: str, folder: str) -> pathlib.Path | None:
         return write_lstm(pathlib.Path(folder, "lstm128.onnx"))
     file = MODELS[name][0]
     home = pathlib.Path("~/.cache/relaxvm-zoo").expanduser()
-    places = [pathlib.Path(p) for p in (os.environ.get("BENCH_ZOO"),) if p] + [home]
+    places = [pathlib.Path(p) for p in (os.environ.get("RELAXVM_ZOO"),) if p] + [home]
     package = file.split("/")[0]
     if "/" in file and (spec := importlib.util.find_spec(package)) and spec.origin:
         places.append(pathlib.Path(spec.origin).parent.parent)

@@ -96,6 +96,13 @@ def check_flags() -> Iterator[str]:
     index = ROOT / "src/support/flags.def"
     if index.exists():
         yield from check_sorted(index, rows(index, "FLAG"))
+        # A variable without a row would be called a typing error when the library is loaded.
+        known = set(re.findall(r'"(RELAXVM_\w+)"', index.read_text()))
+        for folder in ("bench", "python", "tests"):
+            for path in sorted((ROOT / folder).rglob("*.py")):
+                for name in re.findall(r'environ\W+(?:\w+\W+)?"(RELAXVM_\w+)"', path.read_text()):
+                    if name not in known:
+                        yield f"{path.relative_to(ROOT)}: {name} has no row in {index.name}"
 
 
 def main() -> int:

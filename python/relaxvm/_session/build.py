@@ -209,7 +209,13 @@ def machine() -> str:
 
 
 # Of the environment, all that may change what is compiled.
-_NOT_COMPILATION = ("RELAXVM_CACHE_DIR", "RELAXVM_LOG", "RELAXVM_NUM_THREADS")
+_NOT_COMPILATION = (
+    "RELAXVM_CACHE_DIR",
+    "RELAXVM_NUM_THREADS",
+    "RELAXVM_TOKEN",
+    "RELAXVM_TVM_PYTHON",
+    "RELAXVM_ZOO",
+)
 
 
 def _settings() -> str:
