@@ -18,24 +18,37 @@ uint64_t Finish(uint64_t x) {
   return x ^ (x >> 32);
 }
 
+uint64_t WordAt(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
+uint64_t Round(uint64_t lane, uint64_t word, int i) {
+  return std::rotl((lane ^ word) * kMul[i], 29);
+}
+
 }  // namespace
 
 uint64_t HashBytes(const void* data, size_t num_bytes, uint64_t seed) {
   const char* at = static_cast<const char*>(data);
-  uint64_t lanes[4];
-  for (int i = 0; i < 4; ++i) lanes[i] = seed + kMul[i];
+  // Four variables and no array: compilers would take that for vectors, whose 64-bit multiplication
+  // is three others.
+  uint64_t a = seed + kMul[0], b = seed + kMul[1], c = seed + kMul[2], d = seed + kMul[3];
   size_t left = num_bytes;
   for (; left >= 32; at += 32, left -= 32) {
-    uint64_t words[4];
-    std::memcpy(words, at, 32);
-    for (int i = 0; i < 4; ++i) lanes[i] = std::rotl((lanes[i] ^ words[i]) * kMul[i], 29);
+    a = Round(a, WordAt(at), 0);
+    b = Round(b, WordAt(at + 8), 1);
+    c = Round(c, WordAt(at + 16), 2);
+    d = Round(d, WordAt(at + 24), 3);
   }
-  uint64_t tail[4] = {0, 0, 0, 0};
+  char tail[32] = {};
   if (left > 0) std::memcpy(tail, at, left);
   uint64_t hash = num_bytes;
-  for (int i = 0; i < 4; ++i)
-    hash = Finish(hash ^ std::rotl((lanes[i] ^ tail[i]) * kMul[i], 29)) + kMul[i];
-  return hash;
+  hash = Finish(hash ^ Round(a, WordAt(tail), 0)) + kMul[0];
+  hash = Finish(hash ^ Round(b, WordAt(tail + 8), 1)) + kMul[1];
+  hash = Finish(hash ^ Round(c, WordAt(tail + 16), 2)) + kMul[2];
+  return Finish(hash ^ Round(d, WordAt(tail + 24), 3)) + kMul[3];
 }
 
 }  // namespace relaxvm

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from relaxvm._session import build
 from relaxvm.compile_cache import CompileCache, default_folder, key_of
 
 
@@ -31,6 +32,20 @@ def test_finds_nothing_under_another_key(tmp_path):
 
 def test_key_depends_on_where_parts_end():
     assert key_of("ab", "c") != key_of("a", "bc")
+
+
+def test_every_byte_of_a_file_of_several_pieces_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_PIECE_BYTES", 300_000)
+    path = tmp_path / "model.onnx"
+    content = bytearray(1_000_000)
+    digests = set()
+    for place in (0, 299_999, 300_000, 599_999, 650_000, 999_999):
+        content[place] ^= 1
+        path.write_bytes(content)
+        digests.add(build.Source(str(path), None, None, "the model").digest())
+    path.write_bytes(content[:-1])
+    digests.add(build.Source(str(path), None, None, "the model").digest())
+    assert len(digests) == 7
 
 
 @pytest.mark.parametrize("spoil", ["library", "record", "missing"])
