@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "support/cpu_place.h"
+
 namespace relaxvm {
 namespace {
 
@@ -86,14 +88,28 @@ bool ThreadPool::Enter(uint32_t word) {
   return false;
 }
 
+void ThreadPool::WakeWorkers(int count) {
+  WakePlaces places;
+  for (int share = 1; share <= count; ++share) {
+    const Bed& bed = beds_[static_cast<size_t>(share)];
+    if (const int cpu = bed.cpu.load(std::memory_order_acquire); cpu >= 0)
+      places.Add(bed.thread.load(std::memory_order_relaxed), cpu);
+  }
+  announced_.notify_all();
+}
+
 void ThreadPool::WorkerLoop(int share, uint32_t seen) {
+  Bed& bed = beds_[static_cast<size_t>(share)];
+  bed.thread.store(CurrentThread(), std::memory_order_relaxed);
   while (true) {
     uint32_t word = announced_.load(std::memory_order_acquire);
     for (int spins = 0; word == seen; word = announced_.load(std::memory_order_acquire)) {
       if (++spins < kSpins) {
         Pause();
       } else {
+        bed.cpu.store(CurrentCpu(), std::memory_order_release);
         announced_.wait(seen);
+        bed.cpu.store(-1, std::memory_order_relaxed);
       }
     }
     seen = word;
@@ -130,7 +146,7 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
                         static_cast<uint32_t>(num_shares);
   gate_.store(uint64_t{next} << 16, std::memory_order_release);
   announced_.store(next, std::memory_order_release);
-  announced_.notify_all();
+  WakeWorkers(num_shares - 1);
   Work(0);
   // Blocks are left only where an error ended the loop; who is inside still works on its last part.
   const auto helpers =

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worker threads for parallel loops.  Workers spin shortly after a loop, then sleep; they are
-// started when first needed and never pinned.  One loop runs at a time: a second caller, or a loop
-// inside a loop, runs in its own thread.  Each share of a loop is a run of neighbouring blocks;
+// started when first needed and never pinned, but wake on a CPU that neither the caller nor another
+// one is on.  One loop runs at a time: a second caller, or a loop inside a loop, runs in its own
+// thread.  Each share of a loop is a run of neighbouring blocks;
 // whoever is done with its own helps the others, and nobody waits for a worker that has not woken.
 #pragma once
 
@@ -48,11 +49,17 @@ class ThreadPool {
   struct alignas(64) Share {
     std::atomic<uint64_t> blocks{0};
   };
+  // Of a worker: the CPU that it sleeps on, -1 while it is awake.
+  struct alignas(64) Bed {
+    std::atomic<int> cpu{-1};
+    std::atomic<int> thread{0};
+  };
   // Takes some of what is left of `share`, from its front or its back; false: nothing is left.
   bool Take(int share, bool from_front, int64_t* begin, int64_t* end);
   void Work(int share);
   bool Enter(uint32_t word);
   void WorkerLoop(int share, uint32_t seen);
+  void WakeWorkers(int count);
   void AddWorkers(int count);
 
   std::mutex busy_;  // held while a loop runs; guards job_ and workers_
@@ -65,6 +72,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint64_t> gate_{0};
   alignas(64) std::atomic<int32_t> left_{0};  // workers that have helped and are gone
   std::unique_ptr<Share[]> shares_{new Share[kMaxShares]};
+  std::unique_ptr<Bed[]> beds_{new Bed[kMaxShares]};
   std::atomic<int> result_{0};
   std::atomic<bool> stopping_{false};
 };
