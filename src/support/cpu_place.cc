@@ -9,9 +9,9 @@ namespace relaxvm {
 int CurrentThread() { return static_cast<int>(gettid()); }
 int CurrentCpu() { return sched_getcpu(); }
 
-WakePlaces::WakePlaces() {
+WakePlaces::WakePlaces(int caller_cpu) {
   CPU_ZERO(&taken_);
-  if (const int cpu = CurrentCpu(); cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &taken_);
+  if (caller_cpu >= 0 && caller_cpu < CPU_SETSIZE) CPU_SET(caller_cpu, &taken_);
 }
 
 WakePlaces::~WakePlaces() {

@@ -17,7 +17,7 @@ int CurrentCpu();     // -1: the system does not say
 // halted looks occupied to it, and it evens out only what runs for milliseconds.
 class WakePlaces {
  public:
-  WakePlaces();
+  explicit WakePlaces(int caller_cpu);
   ~WakePlaces();  // to be run when they are awake: their masks are as they were before
   WakePlaces(const WakePlaces&) = delete;
   WakePlaces& operator=(const WakePlaces&) = delete;

@@ -89,7 +89,7 @@ bool ThreadPool::Enter(uint32_t word) {
 }
 
 void ThreadPool::WakeWorkers(int count) {
-  WakePlaces places;
+  WakePlaces places(CurrentCpu());
   for (int share = 1; share <= count; ++share) {
     const Bed& bed = beds_[static_cast<size_t>(share)];
     if (const int cpu = bed.cpu.load(std::memory_order_acquire); cpu >= 0)

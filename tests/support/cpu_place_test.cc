@@ -43,25 +43,24 @@ class Sleeper {
   std::thread body_;
 };
 
-TEST(WakePlaces, KeepsAThreadOffTheCpuOfAnother) {
-  Sleeper first, second;
-  const cpu_set_t before = second.mask();
+TEST(WakePlaces, KeepsAThreadOffTheCpuOfItsCaller) {
+  Sleeper sleeper;
+  const cpu_set_t before = sleeper.mask();
   const int cpu = FirstCpu(before);
   {
-    WakePlaces places;
-    places.Add(first.thread(), cpu);
-    places.Add(second.thread(), cpu);
-    const cpu_set_t mask = second.mask();
+    WakePlaces places(cpu);
+    places.Add(sleeper.thread(), cpu);
+    const cpu_set_t mask = sleeper.mask();
     EXPECT_EQ(CPU_ISSET(cpu, &mask) != 0, CPU_COUNT(&before) <= 1);
   }
-  const cpu_set_t after = second.mask();
+  const cpu_set_t after = sleeper.mask();
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
-TEST(WakePlaces, LeavesThreadsThatSleepAlone) {
+TEST(WakePlaces, LeavesThreadsThatAreAwake) {
   Sleeper sleeper;
   const cpu_set_t before = sleeper.mask();
-  WakePlaces places;
+  WakePlaces places(FirstCpu(before));
   places.Add(sleeper.thread(), -1);
   const cpu_set_t now = sleeper.mask();
   EXPECT_TRUE(CPU_EQUAL(&before, &now));
