@@ -132,17 +132,20 @@ class Checker {
     }
   }
 
-  // A tensor program called by its name writes into what the function itself has allocated.
-  bool FillsResults(const Expr& value) const {
+  // A tensor program called by its name writes into what the function itself has allocated, and a
+  // pure function of the module does nothing, although a call without a result looks as if it did.
+  bool CallsHarmlessFunction(const Expr& value) const {
     auto* call = value.as<ir::CallObj>();
     auto* name = call != nullptr ? call->op.as<ir::GlobalVarObj>() : nullptr;
     if (name == nullptr || mod_ == nullptr) return false;
     auto func = (*mod_)->Find(name->name_hint);
-    return func && func.value().as<tir::PrimFuncObj>() != nullptr;
+    if (!func) return false;
+    auto* relax = func.value().as<ir::FunctionObj>();
+    return relax != nullptr ? relax->is_pure : func.value().as<tir::PrimFuncObj>() != nullptr;
   }
 
   void RuleNoEffectInDataflow(const ir::Binding& binding) {
-    if (HasEffect(binding->value) && !FillsResults(binding->value)) {
+    if (HasEffect(binding->value) && !CallsHarmlessFunction(binding->value)) {
       Report("no-effect-in-dataflow", binding->span, "the value of ", binding->var->name,
              " has an effect inside a dataflow block");
     }
@@ -151,7 +154,7 @@ class Checker {
   void RulePureFunctionCallsPure(const ir::Binding& binding) {
     if (!pure_ || binding->value.as<ir::FunctionObj>() || !HasEffect(binding->value)) return;
     if (Branches(binding->value)) return;  // reported for the binding inside
-    if (FillsResults(binding->value)) return;
+    if (CallsHarmlessFunction(binding->value)) return;
     Report("pure-function-is-pure", binding->span, "the value of ", binding->var->name,
            " has an effect, but the function is pure; declare it with pure=False, or call through "
            "call_pure_packed");

@@ -102,3 +102,22 @@ def test_module_that_keeps_the_rules_is_well_formed() -> None:
             return r
 
     assert func("analysis.ill_formed")(Mod) is None
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_a_call_without_a_result_is_pure_where_its_function_is(pure: bool):
+    program = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> None:
+        r = Module.callee(x)
+        return r
+
+    @R.function(pure=%s)
+    def callee(x: R.Tensor((4,), "float32")) -> None:
+        y = R.exp(x)
+        return R.tuple()
+"""
+    mod = relaxvm.script.from_source(program % pure)
+    assert relax.analysis.check_well_formed(mod) == pure

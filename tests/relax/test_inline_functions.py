@@ -82,3 +82,33 @@ def test_a_name_given_twice_is_an_error():
     plain = Mod.get_global_var("plain")
     with pytest.raises(ValueError, match="plain is given twice"):
         Mod["main"].inline_functions({plain: Mod["plain"], "plain": Mod["plain"]})
+
+
+def test_outputs_of_a_body_are_none_within_the_callers_block():
+    @I.ir_module
+    class Given:
+        @R.function(private=True)
+        def main(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                b = Given.block(a)
+                c = R.cos(b)
+                R.output(c)
+            return c
+
+        @R.function(private=True)
+        def block(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y = R.sin(x)
+                R.output(y)
+            return y
+
+    @R.function(private=True)
+    def expected(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        with R.dataflow():
+            b = R.sin(a)
+            c = R.cos(b)
+            R.output(c)
+        return c
+
+    inlined = Given["main"].inline_functions({"block": Given["block"]})
+    relaxvm.ir.assert_structural_equal(inlined, expected)

@@ -16,4 +16,9 @@ using FunctionsByName = std::unordered_map<std::string, ir::Function>;
 // that calls itself is an error.
 ir::Function InlineFunctions(const ir::Function& func, const FunctionsByName& functions);
 
+// The bindings of a body as they stand within the caller's dataflow block: what was an output is
+// none there.  A body that defines functions stays as it is; they may not name what leaves no
+// block.
+ir::SeqExpr WithoutOutputs(const ir::SeqExpr& body);
+
 }  // namespace relaxvm::passes

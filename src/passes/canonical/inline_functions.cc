@@ -105,6 +105,7 @@ class Inliner : public ir::Mutator {
     Return(std::move(saved));
     const bool dataflow = dataflow_;
     if (dataflow && AllDataflow(body)) {
+      body = WithoutOutputs(body);
       for (const ir::BindingBlock& block : body->blocks) {
         for (const ir::Binding& b : block->bindings) current_.push_back(b);
       }
@@ -172,7 +173,26 @@ class OutputMaker : public ir::Mutator {
   std::unordered_set<const ffi::Object*> outside_;
 };
 
+class OutputHider : public ir::Mutator {
+ public:
+  Var MutateDef(const Var& v) override {
+    if (v.as<ir::DataflowVarObj>()) return ir::Mutator::MutateDef(v);
+    ir::DataflowVar inner(v->name, MutateType(v->ty), v->span);
+    Replace(v, inner);
+    return inner;
+  }
+};
+
 }  // namespace
+
+ir::SeqExpr WithoutOutputs(const ir::SeqExpr& body) {
+  for (const ir::BindingBlock& block : body->blocks) {
+    for (const ir::Binding& b : block->bindings) {
+      if (b->value.as<ir::FunctionObj>()) return body;
+    }
+  }
+  return OutputHider().Mutate(body).as<ir::SeqExpr>().value();
+}
 
 ir::Function InlineFunctions(const ir::Function& func, const FunctionsByName& functions) {
   ir::Function inlined = Inliner(functions).MutateFunction(func).as<ir::Function>().value();

@@ -8,6 +8,7 @@
 #include "analysis/calls.h"
 #include "analysis/module_facts.h"
 #include "passes/canonical/bind.h"
+#include "passes/canonical/inline.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -20,8 +21,8 @@ class Inliner : public ir::Mutator {
  public:
   explicit Inliner(const std::unordered_map<std::string, ir::Function>& bodies) : bodies_(bodies) {}
 
-  // The body's blocks go before the block of the call, whose binding becomes an alias of the
-  // result.
+  // The body's bindings go before the binding of the call, which becomes an alias of the result;
+  // a dataflow block splits a plain one.
   Expr MutateSeq(const ir::SeqExpr& seq) override {
     ffi::Array<ir::BindingBlock> blocks;
     bool changed = false;
@@ -79,8 +80,9 @@ class Inliner : public ir::Mutator {
       params.Set(copy->params[i], Mutate(call->args[i]));
     ir::Function bound = BindFunction(copy, params, {});
     ir::SeqExpr body = Mutate(bound->body).as<ir::SeqExpr>().value();
+    if (dataflow) body = WithoutOutputs(body);
     for (const ir::BindingBlock& block : body->blocks) {
-      if (dataflow) {
+      if (dataflow || !block.as<ir::DataflowBlockObj>()) {
         for (const ir::Binding& b : block->bindings) bindings->push_back(b);
         continue;
       }

@@ -47,3 +47,90 @@ def test_recursion_stays():
             return r
         """,
     )
+
+
+def test_a_plain_body_splits_no_plain_block():
+    check_pass(
+        InlinePrivateFunctions(),
+        before="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            y: R.Tensor((2,), "float32") = R.sin(x)
+            z: R.Tensor((2,), "float32") = Module.f(y)
+            r: R.Tensor((2,), "float32") = R.cos(z)
+            return r
+
+        @R.function(private=True)
+        def f(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            b: R.Tensor((2,), "float32") = R.exp(a)
+            return b
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            y: R.Tensor((2,), "float32") = R.sin(x)
+            z: R.Tensor((2,), "float32") = R.exp(y)
+            r: R.Tensor((2,), "float32") = R.cos(z)
+            return r
+        """,
+    )
+
+
+def test_outputs_of_the_body_are_none_within_the_callers_block():
+    check_pass(
+        InlinePrivateFunctions(),
+        before="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = Module.f(x)
+                z: R.Tensor((2,), "float32") = R.cos(y)
+                R.output(z)
+            return z
+
+        @R.function(private=True)
+        def f(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                b: R.Tensor((2,), "float32") = R.exp(a)
+                R.output(b)
+            return b
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = R.exp(x)
+                z: R.Tensor((2,), "float32") = R.cos(y)
+                R.output(z)
+            return z
+        """,
+    )
+
+
+def test_the_result_of_a_body_may_leave_the_callers_block():
+    check_pass(
+        InlinePrivateFunctions(),
+        before="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = Module.f(x)
+                R.output(y)
+            return y
+
+        @R.function(private=True)
+        def f(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                b: R.Tensor((2,), "float32") = R.exp(a)
+                R.output(b)
+            return b
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = R.exp(x)
+                R.output(y)
+            return y
+        """,
+    )
