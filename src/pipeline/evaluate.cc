@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor programs on constants: compiled in memory, called through their packed entries; for this
-// machine where the target is one that it cannot run the code of.
+// Tensor programs on constants: compiled in memory, once for all sizes, called through their packed
+// entries; for this machine where the target is one that it cannot run the code of.
 #include <tvm/ffi/container/tensor.h>
 
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -14,7 +17,8 @@
 #include "pipeline/machine.h"
 #include "runtime/platform/cpus.h"
 #include "support/host_tensor.h"
-#include "tir/functor.h"
+#include "support/thread_pool.h"
+#include "tir/lift_sizes.h"
 
 namespace relaxvm::pipeline {
 namespace {
@@ -25,11 +29,14 @@ class Evaluator {
       : target_(WhyNotHere(target).empty() ? target : "llvm") {}
 
   std::vector<std::vector<ffi::Tensor>> Run(const std::vector<passes::Evaluation>& work) {
-    std::vector<size_t> kernels = CompiledOf(work);
-    std::vector<std::vector<ffi::Tensor>> results;
-    for (size_t i = 0; i < work.size(); ++i) {
-      results.push_back(Call(kernels_[kernels[i]].packed, work[i]));
-    }
+    std::vector<tir::LiftedSizes> lifted;
+    for (const passes::Evaluation& item : work)
+      lifted.push_back(tir::LiftSizes(item.program, &size_names_));
+    std::vector<size_t> kernels = CompiledOf(lifted);
+    std::vector<std::vector<ffi::Tensor>> results(work.size());
+    InParallel(work.size(), [&](size_t i) {
+      results[i] = Call(kernels_[kernels[i]].packed, lifted[i].values, work[i]);
+    });
     return results;
   }
 
@@ -41,9 +48,33 @@ class Evaluator {
     std::shared_ptr<void> keep_alive;
   };
 
-  static std::vector<ffi::Tensor> Call(RelaxvmPackedKernel packed, const passes::Evaluation& work) {
+  // Runs `step(0)` ... `step(count - 1)` on all cores; rethrows an error.
+  void InParallel(size_t count, const std::function<void(size_t)>& step) {
+    struct Steps {
+      const std::function<void(size_t)>& step;
+      std::mutex mutex;
+      std::exception_ptr error;
+    } steps{step, {}, nullptr};
+    auto task = [](void* closure, int64_t begin, int64_t end) {
+      auto* all = static_cast<Steps*>(closure);
+      try {
+        for (int64_t i = begin; i < end; ++i) all->step(static_cast<size_t>(i));
+        return 0;
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(all->mutex);
+        all->error = std::current_exception();
+        return 1;
+      }
+    };
+    threads_.Run(runtime::NumUsableCpus(), static_cast<int64_t>(count), task, &steps);
+    if (steps.error) std::rethrow_exception(steps.error);
+  }
+
+  static std::vector<ffi::Tensor> Call(RelaxvmPackedKernel packed,
+                                       const std::vector<int64_t>& sizes,
+                                       const passes::Evaluation& work) {
     std::vector<ffi::Tensor> results;
-    std::vector<ffi::AnyView> args;
+    std::vector<ffi::AnyView> args(sizes.begin(), sizes.end());
     for (const ffi::Tensor& input : work.inputs) args.emplace_back(input);
     for (const passes::OutputTensor& output : work.outputs) {
       std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
@@ -66,11 +97,11 @@ class Evaluator {
   }
 
   // The index of each program's kernel; those that are new are compiled together.
-  std::vector<size_t> CompiledOf(const std::vector<passes::Evaluation>& work) {
+  std::vector<size_t> CompiledOf(const std::vector<tir::LiftedSizes>& work) {
     std::vector<size_t> indices;
     const size_t first = kernels_.size();
     ffi::Map<ir::GlobalVar, ir::BaseFunc> functions;
-    for (const passes::Evaluation& item : work) {
+    for (const tir::LiftedSizes& item : work) {
       const uint64_t hash = ir::StructuralHash(item.program);
       std::optional<size_t> found = Find(hash, item.program);
       if (!found) {
@@ -106,6 +137,8 @@ class Evaluator {
   static std::string NameOf(size_t index) { return "evaluate_" + std::to_string(index); }
 
   std::string target_;
+  ThreadPool threads_;
+  std::vector<ir::Var> size_names_;
   std::vector<Kernel> kernels_;
   std::unordered_multimap<uint64_t, size_t> by_hash_;
 };

@@ -62,7 +62,7 @@ Compiler::Compiler(const std::string& text, bool quick) {
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   machine_.reset(found->createTargetMachine(
       triple, cpu_, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-      quick ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Default));
+      quick ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
   RELAXVM_CHECK(machine_ != nullptr) << "no target machine for " << triple.str();
   const llvm::MCSubtargetInfo& subtarget = machine_->getMCSubtargetInfo();
   traits_ = TraitsOf(subtarget);

@@ -77,3 +77,32 @@ def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
     vm = relaxvm.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
     result = vm["main"](relaxvm.runtime.tensor(np.zeros(2, "float32")))
     np.testing.assert_array_equal(result.numpy(), [3.0, 4.0])
+
+
+def test_programs_of_one_kind_give_the_values_of_each_shape():
+    """They are compiled together, as one program for all sizes."""
+    rng = np.random.default_rng(0)
+    shapes = [(3, 5), (5, 3), (4, 4), (1, 6), (6, 1), (2, 8)]
+    weights = [rng.standard_normal(shape, dtype="float32") for shape in shapes]
+    bb = relaxvm.relax.BlockBuilder()
+    x = relaxvm.relax.Var("x", relaxvm.relax.TensorType((1,), "float32"))
+    op = relaxvm.relax.op
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            outs = []
+            for w in weights:
+                c = relaxvm.relax.const(w)
+                outs.append(bb.emit(op.permute_dims(c)))
+                outs.append(bb.emit(op.reshape(c, (w.size // 2, 2) if w.size % 2 == 0 else (-1,))))
+                outs.append(bb.emit(op.sum(c, axis=1)))
+                outs.append(bb.emit(op.multiply(c, relaxvm.relax.const(w[:, :1]))))
+            gv = bb.emit_output(relaxvm.relax.Tuple(outs))
+        bb.emit_func_output(gv)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
+    got = iter(vm["main"](relaxvm.runtime.tensor(np.zeros(1, "float32"))))
+    for w in weights:
+        np.testing.assert_array_equal(next(got).numpy(), w.T)
+        flat = w.reshape(w.size // 2, 2) if w.size % 2 == 0 else w.reshape(-1)
+        np.testing.assert_array_equal(next(got).numpy(), flat)
+        np.testing.assert_allclose(next(got).numpy(), w.sum(axis=1), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(next(got).numpy(), w * w[:, :1])
