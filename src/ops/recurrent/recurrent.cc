@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kRows = 4;                    // rows of the batch that share a pass over r
 constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it one thread runs
+// Numbers that a row's sums may take: six registers of 16, twelve of 8.
+constexpr int64_t kSums = 96;
 // Multiplications of a step that are worth sharing between threads, which then meet after each.
 constexpr int64_t kStepWorthThreads = 3 << 14;
 
@@ -167,21 +169,25 @@ Recurrence::Recurrence(const RecurrentAttrs& a, const std::vector<Buffer>& input
 Stmt Recurrence::Run() {
   if (!ir::IsIntValue(inputs_[1].shape()[0], 1) || ir::IsIntValue(blocks_, 1)) return Tasks();
   if (ffi::Optional<int64_t> batch = ir::AsInt(batch_)) {
-    return *batch == 1 || *batch == kRows ? OneTile(static_cast<int>(*batch)) : Tasks();
+    return 0 < *batch && *batch <= kRows ? OneTile(static_cast<int>(*batch)) : Tasks();
   }
   Stmt one = OneTile(1), full = OneTile(kRows), many = Tasks();
   return tir::IfThenElse(ir::Equal(batch_, Expr(1)), one,
                          tir::IfThenElse(ir::Equal(batch_, Expr(kRows)), full, many));
 }
 
-// Tasks are (direction, tile of rows): first tiles of kRows rows, then what is left row by row.
+// Tasks are (direction, tile of rows): tiles of kRows rows, the last one of what is left.
 Stmt Recurrence::Tasks() {
   ir::Var task("task", Int(64)), tile("tile", Int(64)), direction("direction", Int(64));
-  Expr full = ir::FloorDiv(batch_, Expr(kRows));
-  Expr tiles = full + ir::FloorMod(batch_, Expr(kRows));
+  Expr tiles = ir::FloorDiv(batch_ + Expr(kRows - 1), Expr(kRows)), first = tile * Expr(kRows);
   direction_ = direction;
-  Expr rest = full * Expr(kRows) + (tile - full);
-  Stmt rows = tir::IfThenElse(ir::Less(tile, full), Rows(kRows, tile * Expr(kRows)), Rows(1, rest));
+  ffi::Optional<int64_t> batch = ir::AsInt(batch_);
+  Stmt rows = Rows(kRows, first);
+  for (int rest = 1; rest < kRows; ++rest) {
+    if (batch.has_value() && *batch % kRows != rest) continue;
+    Expr is_rest = ir::Equal(batch_ - first, Expr(rest));
+    rows = tir::IfThenElse(is_rest, Rows(rest, first), rows);
+  }
   Expr divisor = ir::Max(tiles, Expr(1));
   Stmt body = Sequence({tir::Bind(direction, ir::FloorDiv(task, divisor)),
                         tir::Bind(tile, ir::FloorMod(task, divisor)), rows});
@@ -306,31 +312,68 @@ Stmt Recurrence::Products(
     const Buffer& acc, const std::vector<int64_t>& gates,
     const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
     const std::function<Expr(const Row&, const Expr& k)>& left) {
-  ffi::Array<Stmt> init, add;
-  ir::Var k("k", Int(64)), at("at", Int(64));
-  for (size_t g = 0; g < gates.size(); ++g) {
-    Expr gate(gates[g]), slot(static_cast<int64_t>(g));
-    for (const Row& row : rows_) {
-      Expr r(row.index);
-      init.push_back(ForLanes([&](const Expr& lane) -> Stmt {
-        return tir::BufferStore(acc, start(row, gates[g], lane), {r, slot, lane});
-      }));
-      add.push_back(ForLanes([&](const Expr& lane) -> Stmt {
-        Expr weight = Wide(inputs_[1].Load({direction_, block_, k, gate, lane}));
-        Expr sum = ir::CallIntrin(Intrin::kFma, {left(row, k), weight, acc.Load({r, slot, lane})});
-        return tir::BufferStore(acc, sum, {r, slot, lane});
-      }));
+  // One set of sums for each part of k: a set of few sums alone would wait for its last addition.
+  const int64_t num_gates = static_cast<int64_t>(gates.size());
+  int64_t sets = 1;
+  while (sets < 4 && num_rows_ * num_gates * width_ * sets * 2 <= kSums) sets *= 2;
+  Buffer parts("parts", {Expr(sets), Expr(num_rows_), Expr(num_gates), Expr(width_)}, wide_,
+               "local");
+  auto each = [&](const std::function<Stmt(const Row&, int64_t g, const Expr& lane)>& body) {
+    ffi::Array<Stmt> all;
+    for (int64_t g = 0; g < num_gates; ++g) {
+      for (const Row& row : rows_)
+        all.push_back(ForLanes([&](const Expr& lane) { return body(row, g, lane); }));
     }
+    return all;
+  };
+  auto at_sum = [](int64_t set, const Row& row, int64_t g, const Expr& lane) {
+    return ffi::Array<Expr>{Expr(set), Expr(row.index), Expr(g), lane};
+  };
+  ffi::Array<Stmt> all{tir::AllocBuffer(parts)};
+  auto append = [&all](const ffi::Array<Stmt>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  for (int64_t set = 0; set < sets; ++set) {
+    append(each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
+      Expr value = set == 0 ? start(row, gates[static_cast<size_t>(g)], lane) : Number(wide_, 0);
+      return tir::BufferStore(parts, value, at_sum(set, row, g, lane));
+    }));
   }
+  auto add = [&](int64_t set, const Expr& k) {
+    return each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
+      Expr gate(gates[static_cast<size_t>(g)]);
+      Expr weight = Wide(inputs_[1].Load({direction_, block_, k, gate, lane}));
+      ffi::Array<Expr> sum = at_sum(set, row, g, lane);
+      Expr value = ir::CallIntrin(Intrin::kFma, {left(row, k), weight, parts.Load(sum)});
+      return tir::BufferStore(parts, value, sum);
+    });
+  };
   // The sums of a step are added up in the order of its step, whoever does it.
-  ir::Var from("from", Int(64)), by("by", Int(64));
-  Expr back = ir::Equal(now_, Expr(1));
-  init.push_back(tir::Bind(from, ir::Select(back, hidden_ - Expr(1), Expr(0))));
-  init.push_back(tir::Bind(by, ir::Select(back, Expr(-1), Expr(1))));
-  ffi::Array<Stmt> body{tir::Bind(k, from + at * by)};
-  body.insert(body.end(), add.begin(), add.end());
-  init.push_back(Loop(at, hidden_, tir::ForKind::kSerial, Sequence(body)));
-  return Sequence(init);
+  Expr length = ir::FloorDiv(hidden_, Expr(sets)), back = ir::Equal(now_, Expr(1));
+  ir::Var at("at", Int(64)), from("from", Int(64)), by("by", Int(64));
+  append({tir::Bind(from, ir::Select(back, length - Expr(1), Expr(0))),
+          tir::Bind(by, ir::Select(back, Expr(-1), Expr(1)))});
+  ffi::Array<Stmt> body;
+  for (int64_t set = 0; set < sets; ++set) {
+    ir::Var k("k", Int(64));
+    body.push_back(tir::Bind(k, from + at * by + length * Expr(set)));
+    for (const Stmt& stmt : add(set, k)) body.push_back(stmt);
+  }
+  all.push_back(Loop(at, length, tir::ForKind::kSerial, Sequence(body)));
+  if (sets > 1) {  // what the parts leave of k
+    ir::Var last("at", Int(64));
+    all.push_back(Loop(last, hidden_ - length * Expr(sets), tir::ForKind::kSerial,
+                       Sequence(add(0, length * Expr(sets) + last))));
+  }
+  append(each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
+    std::vector<Expr> sums;
+    for (int64_t set = 0; set < sets; ++set) sums.push_back(parts.Load(at_sum(set, row, g, lane)));
+    for (size_t count = sums.size(); count > 1; count /= 2) {
+      for (size_t i = 0; i < count / 2; ++i) sums[i] = sums[i] + sums[i + count / 2];
+    }
+    return tir::BufferStore(acc, sums[0], {Expr(row.index), Expr(g), lane});
+  }));
+  return Sequence(all);
 }
 
 Expr Recurrence::Reversed() const {
