@@ -20,14 +20,11 @@ WakePlaces::~WakePlaces() {
 
 void WakePlaces::Add(int thread, int slept_on) {
   if (slept_on < 0 || slept_on >= CPU_SETSIZE) return;
-  if (!CPU_ISSET(slept_on, &taken_)) {
-    CPU_SET(slept_on, &taken_);
-    return;
-  }
   cpu_set_t mask, free;
   if (sched_getaffinity(thread, sizeof(mask), &mask) != 0) return;
   CPU_AND(&free, &mask, &taken_);
   CPU_XOR(&free, &free, &mask);
+  CPU_SET(slept_on, &taken_);
   if (CPU_COUNT(&free) == 0 || sched_setaffinity(thread, sizeof(free), &free) != 0) return;
   masks_.emplace_back(thread, mask);
 }

@@ -12,8 +12,8 @@ namespace relaxvm {
 int CurrentThread();  // the system's number
 int CurrentCpu();     // -1: the system does not say
 
-// Threads that are about to be woken: none of them on the CPU of the caller or of another.  The
-// system wakes a thread where it slept, unless it knows of an idle CPU; one that is virtual and
+// Threads that are about to be woken: none of them on the CPU of the caller, or where another one
+// slept.  The system wakes a thread there when it knows of no idle CPU; one that is virtual and
 // halted looks occupied to it, and it evens out only what runs for milliseconds.
 class WakePlaces {
  public:
@@ -25,7 +25,7 @@ class WakePlaces {
 
  private:
   cpu_set_t taken_;
-  std::vector<std::pair<int, cpu_set_t>> masks_;  // of those that had to move
+  std::vector<std::pair<int, cpu_set_t>> masks_;  // as they were
 };
 
 }  // namespace relaxvm
