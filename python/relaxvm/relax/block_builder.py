@@ -60,6 +60,7 @@ class FunctionScope:
         self.params = _as_params(params)
         self.blocks: list[BindingBlock] = []
         self.output: Any = None
+        self.ret_ty: Any = None  # as stated; None: as inferred
 
     def __enter__(self) -> FunctionScope:
         if self.builder._scope is not None:
@@ -243,7 +244,7 @@ class BlockBuilder(Object):
         scope.output = body
         seq = SeqExpr(scope.blocks, body)
         func = Function(scope.params, seq, None, scope.is_pure, scope.attrs)
-        func = _finish(self, func)
+        func = _finish(self, func, scope.ret_ty)
         return _compiler.func("relax.Builder_DefineFunction")(self, scope.name, func)
 
     # ---- tensor expressions
@@ -285,6 +286,6 @@ def _as_value(expr: Any) -> Expr:
     return to_expr(expr)
 
 
-def _finish(builder: BlockBuilder, func: Function) -> Function:
+def _finish(builder: BlockBuilder, func: Function, ret_ty: Any) -> Function:
     """The type of the result as callers may see it."""
-    return _compiler.func("relax.Builder_FinishFunction")(builder, func, None)
+    return _compiler.func("relax.Builder_FinishFunction")(builder, func, ret_ty)

@@ -4,8 +4,8 @@
 from relaxvm.script import ir as I, relax as R, tirx as T
 """
 
-from . import ir, parser, relax, tirx
+from . import ir, ir_builder, parser, relax, tirx
 from .ir import ir_module
 from .parser import from_source, parse
 
-__all__ = ["from_source", "ir", "ir_module", "parse", "parser", "relax", "tirx"]
+__all__ = ["from_source", "ir", "ir_builder", "ir_module", "parse", "parser", "relax", "tirx"]

@@ -20,6 +20,8 @@ from ..relax.expr import TupleGetItem as TupleGetItem
 from ..relax.expr import const as const
 from ..relax.expr import prim_value as prim_value
 from ..relax.op.build import ROWS as _ROWS
+from .ir_builder.frames import DataflowFrame as _DataflowFrame
+from .ir_builder.frames import current_function as _current_function
 from .types import Annotation as _Annotation
 from .types import AnyAnnotation as Any
 from .types import CallableAnnotation as Callable
@@ -88,29 +90,66 @@ class _Mark:
         """See __enter__."""
 
 
-def dataflow() -> _Mark:
+# Between `with ir_builder.relax.function():` and its end these words act at once; the parser reads marks.
+
+
+def _built(word: _Text) -> _Any:
+    """The function of an IRBuilder that R.`word` is for."""
+    function = _current_function()
+    if function is None:
+        raise RuntimeError(
+            f"R.{word}() has meaning only inside of `with ir_builder.relax.function():`"
+        )
+    return function
+
+
+def dataflow() -> _Any:
     """A block without effects and control flow."""
-    return _Mark("dataflow")
+    function = _current_function()
+    return _Mark("dataflow") if function is None else _DataflowFrame(function)
 
 
-def output(*values: Expr) -> _Mark:
+def output(*values: Expr) -> _Any:
     """What the code after a dataflow block may use of it."""
-    return _Mark("output", *values)
+    function = _current_function()
+    return _Mark("output", *values) if function is None else function.output(values)
 
 
-def func_attr(attrs: Mapping[_Text, _Any]) -> _Mark:
+def func_attr(attrs: Mapping[_Text, _Any]) -> _Any:
     """Attributes of the function."""
-    return _Mark("func_attr", dict(attrs))
+    function = _current_function()
+    return _Mark("func_attr", dict(attrs)) if function is None else function.add_attrs(attrs)
 
 
-def func_name(name: _Text) -> _Mark:
+def func_name(name: _Text) -> _Any:
     """Another name for the function."""
-    return _Mark("func_name", name)
+    function = _current_function()
+    return _Mark("func_name", name) if function is None else function.set_name(name)
 
 
-def func_global_symbol(name: _Text) -> _Mark:
+def func_global_symbol(name: _Text) -> _Any:
     """The name that the function is exported under."""
-    return _Mark("func_attr", {"global_symbol": name})
+    return func_attr({"global_symbol": name})
+
+
+def arg(name: _Text, ty: _Any) -> _Any:
+    """The next parameter of the function that an IRBuilder builds."""
+    return _built("arg").arg(name, ty)
+
+
+def func_ret_ty(ty: _Any) -> None:
+    """The type that the function of an IRBuilder is said to return."""
+    _built("func_ret_ty").ret_ty = plain(ty)
+
+
+def func_ret_value(value: _Any) -> None:
+    """The result of the function that an IRBuilder builds."""
+    _built("func_ret_value").result = value
+
+
+def emit_match_cast(value: _Any, ty: _Any) -> _Any:
+    """R.match_cast in the function that an IRBuilder builds: the variable that has the type."""
+    return _built("emit_match_cast").builder.match_cast(value, ty)
 
 
 class MatchCastValue:
@@ -126,8 +165,9 @@ def match_cast(value: _Any, ty: _Any) -> MatchCastValue:
 
 
 def emit(value: _Any, annotate_ty: _Any = None) -> _Any:
-    """The value itself: assigning it binds it."""
-    return to_expr(value)
+    """The value itself: assigning it binds it.  For an IRBuilder the variable that it is bound to."""
+    function = _current_function()
+    return to_expr(value) if function is None else function.emit(value, annotate_ty)
 
 
 def emit_with_type(op: _Text, args: _Any, ty_args: _Any = None) -> _Any:
@@ -137,6 +177,9 @@ def emit_with_type(op: _Text, args: _Any, ty_args: _Any = None) -> _Any:
 
 def emit_te(func: _Function[..., _Any], *args: _Any, **kwargs: _Any) -> _Any:
     """A call of the tensor program that `func` describes on tensor expressions."""
+    function = _current_function()
+    if function is not None:
+        return function.builder.emit_te(func, *args, **kwargs)
     return _Mark("emit_te", func, args, kwargs)
 
 
