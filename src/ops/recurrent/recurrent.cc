@@ -12,7 +12,7 @@ constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it 
 // Numbers that a row's sums may take: six registers of 16, twelve of 8.
 constexpr int64_t kSums = 96;
 // Multiplications of a step that are worth sharing between threads, which then meet after each.
-constexpr int64_t kStepWorthThreads = 3 << 14;
+constexpr int64_t kStepWorthThreads = 3 << 13;
 
 std::vector<std::string> Words(const std::string& text) {
   std::istringstream stream(text);
@@ -316,8 +316,8 @@ Stmt Recurrence::Products(
   const int64_t num_gates = static_cast<int64_t>(gates.size());
   int64_t sets = 1;
   while (sets < 4 && num_rows_ * num_gates * width_ * sets * 2 <= kSums) sets *= 2;
-  Buffer parts("parts", {Expr(sets), Expr(num_rows_), Expr(num_gates), Expr(width_)}, wide_,
-               "local");
+  std::vector<Buffer> sums{acc};
+  for (int64_t set = 1; set < sets; ++set) sums.push_back(Tile("part", gates.size()));
   auto each = [&](const std::function<Stmt(const Row&, int64_t g, const Expr& lane)>& body) {
     ffi::Array<Stmt> all;
     for (int64_t g = 0; g < num_gates; ++g) {
@@ -326,26 +326,29 @@ Stmt Recurrence::Products(
     }
     return all;
   };
-  auto at_sum = [](int64_t set, const Row& row, int64_t g, const Expr& lane) {
-    return ffi::Array<Expr>{Expr(set), Expr(row.index), Expr(g), lane};
+  auto at_sum = [](const Row& row, int64_t g, const Expr& lane) {
+    return ffi::Array<Expr>{Expr(row.index), Expr(g), lane};
   };
-  ffi::Array<Stmt> all{tir::AllocBuffer(parts)};
+  ffi::Array<Stmt> all;
+  for (int64_t set = 1; set < sets; ++set)
+    all.push_back(tir::AllocBuffer(sums[static_cast<size_t>(set)]));
   auto append = [&all](const ffi::Array<Stmt>& more) {
     all.insert(all.end(), more.begin(), more.end());
   };
-  for (int64_t set = 0; set < sets; ++set) {
+  for (const Buffer& sum : sums) {
     append(each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
-      Expr value = set == 0 ? start(row, gates[static_cast<size_t>(g)], lane) : Number(wide_, 0);
-      return tir::BufferStore(parts, value, at_sum(set, row, g, lane));
+      Expr value =
+          sum.same_as(acc) ? start(row, gates[static_cast<size_t>(g)], lane) : Number(wide_, 0);
+      return tir::BufferStore(sum, value, at_sum(row, g, lane));
     }));
   }
-  auto add = [&](int64_t set, const Expr& k) {
+  auto add = [&](const Buffer& sum, const Expr& k) {
     return each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
       Expr gate(gates[static_cast<size_t>(g)]);
       Expr weight = Wide(inputs_[1].Load({direction_, block_, k, gate, lane}));
-      ffi::Array<Expr> sum = at_sum(set, row, g, lane);
-      Expr value = ir::CallIntrin(Intrin::kFma, {left(row, k), weight, parts.Load(sum)});
-      return tir::BufferStore(parts, value, sum);
+      ffi::Array<Expr> at = at_sum(row, g, lane);
+      return tir::BufferStore(
+          sum, ir::CallIntrin(Intrin::kFma, {left(row, k), weight, sum.Load(at)}), at);
     });
   };
   // The sums of a step are added up in the order of its step, whoever does it.
@@ -357,21 +360,18 @@ Stmt Recurrence::Products(
   for (int64_t set = 0; set < sets; ++set) {
     ir::Var k("k", Int(64));
     body.push_back(tir::Bind(k, from + at * by + length * Expr(set)));
-    for (const Stmt& stmt : add(set, k)) body.push_back(stmt);
+    for (const Stmt& stmt : add(sums[static_cast<size_t>(set)], k)) body.push_back(stmt);
   }
   all.push_back(Loop(at, length, tir::ForKind::kSerial, Sequence(body)));
-  if (sets > 1) {  // what the parts leave of k
-    ir::Var last("at", Int(64));
-    all.push_back(Loop(last, hidden_ - length * Expr(sets), tir::ForKind::kSerial,
-                       Sequence(add(0, length * Expr(sets) + last))));
-  }
+  if (sets == 1) return Sequence(all);
+  ir::Var last("at", Int(64));  // what the parts leave of k
+  all.push_back(Loop(last, hidden_ - length * Expr(sets), tir::ForKind::kSerial,
+                     Sequence(add(acc, length * Expr(sets) + last))));
   append(each([&](const Row& row, int64_t g, const Expr& lane) -> Stmt {
-    std::vector<Expr> sums;
-    for (int64_t set = 0; set < sets; ++set) sums.push_back(parts.Load(at_sum(set, row, g, lane)));
-    for (size_t count = sums.size(); count > 1; count /= 2) {
-      for (size_t i = 0; i < count / 2; ++i) sums[i] = sums[i] + sums[i + count / 2];
-    }
-    return tir::BufferStore(acc, sums[0], {Expr(row.index), Expr(g), lane});
+    ffi::Array<Expr> at = at_sum(row, g, lane);
+    Expr all_parts = acc.Load(at);
+    for (size_t set = 1; set < sums.size(); ++set) all_parts = all_parts + sums[set].Load(at);
+    return tir::BufferStore(acc, all_parts, at);
   }));
   return Sequence(all);
 }
