@@ -50,6 +50,17 @@ struct Stage {
   // `ahead_quarters` elements come for each four points, one after the other.
   Expr ahead;
   int64_t ahead_quarters = 0;
+  bool ahead_near = false;  // into the first cache
+  // Of a reduction: an elementwise stage over an axis as long as the reduced one, which has nothing
+  // to do with it.  For each four vectors of the reduction, `quarters` vectors of the other stage
+  // are stored, from the `begin`th quarter of it on; what is no four vectors at its end is left
+  // out.
+  struct Beside {
+    std::shared_ptr<const Stage> stage;
+    int64_t begin = 0;
+    int64_t quarters = 0;
+  };
+  Beside beside;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }

@@ -35,8 +35,8 @@ std::vector<double> Filled(const tir::PrimFunc& func, size_t param, const Sizes&
 }
 
 // Runs both and compares the last parameter.
-void ExpectSame(const tir::PrimFunc& func, const Sizes& sizes, double tolerance = 0) {
-  target::Machine traits{64, 32};
+void ExpectSame(const tir::PrimFunc& func, const Sizes& sizes, double tolerance = 0,
+                const target::Machine& traits = {64, 32}) {
   tir::PrimFunc scheduled = cpu::Schedule(func, traits);
   ASSERT_TRUE(ir::GetAttr<bool>(scheduled->attrs, tir::attr::kScheduled, false));
   std::vector<std::vector<double>> want_memory, have_memory;
@@ -84,8 +84,7 @@ TEST(CpuSchedule, ReductionsAlongEitherAxis) {
   }
 }
 
-TEST(CpuSchedule, SoftmaxRunsRowByRow) {
-  Var n("n", Int(64)), m("m", Int(64));
+tir::PrimFunc Softmax(const Var& n, const Var& m) {
   Tensor x("x", {Expr(2), n, m}, Float(32));
   Tensor top =
       tir::Reduce({Expr(2), n}, {m}, tir::MaxReducer(Float(32)),
@@ -98,7 +97,12 @@ TEST(CpuSchedule, SoftmaxRunsRowByRow) {
                   [&](const Indices& i, const Indices& r) { return e({i[0], i[1], r[0]}); });
   Tensor y = tir::Compute({Expr(2), n, m},
                           [&](const Indices& i) { return ir::Div(e(i), sum({i[0], i[1]})); });
-  auto func = tir::CreatePrimFunc({x}, {y});
+  return tir::CreatePrimFunc({x}, {y});
+}
+
+TEST(CpuSchedule, SoftmaxRunsRowByRow) {
+  Var n("n", Int(64)), m("m", Int(64));
+  auto func = Softmax(n, m);
   for (int64_t size : kSizes) ExpectSame(func, {{"n", 3}, {"m", size}}, 1e-12);
   // No temporary has all rows.
   tir::PostOrderVisit(cpu::Schedule(func, {64, 32})->body, [&](const ffi::ObjectRef& node) {
@@ -106,6 +110,47 @@ TEST(CpuSchedule, SoftmaxRunsRowByRow) {
       for (const Expr& d : tir::Buffer(alloc->buffer).shape()) EXPECT_FALSE(UsesVar(d, n));
     }
   });
+}
+
+target::Machine WithSmallCaches() {
+  target::Machine traits{64, 32};
+  traits.l3_bytes = 64;
+  return traits;
+}
+
+TEST(CpuSchedule, RowsLargerThanTheCachesAreWrittenWhileTheNextOnesAreRead) {
+  Var n("n", Int(64)), m("m", Int(64));
+  auto func = Softmax(n, m);
+  for (int64_t rows : {1, 3, 35}) {
+    for (int64_t size : {16, 64, 144})
+      ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-12, WithSmallCaches());
+  }
+  bool near = false;
+  tir::PostOrderVisit(cpu::Schedule(func, WithSmallCaches())->body, [&](const ffi::ObjectRef& s) {
+    if (const auto* loop = s.as<tir::ForObj>())
+      near = near || loop->annotations.count(cpu::kPrefetchNear);
+  });
+  EXPECT_TRUE(near);
+}
+
+TEST(CpuSchedule, NormsLargerThanTheCaches) {
+  Var n("n", Int(64)), m("m", Int(64));
+  Tensor x("x", {n, m}, Float(32)), gain("gain", {m}, Float(32));
+  Tensor sum = tir::Reduce({n}, {m}, tir::SumReducer(Float(32)),
+                           [&](const Indices& i, const Indices& r) { return x({i[0], r[0]}); });
+  auto centred = [&](const Expr& row, const Expr& at) { return x({row, at}) - sum({row}); };
+  Tensor squares =
+      tir::Reduce({n}, {m}, tir::SumReducer(Float(32)), [&](const Indices& i, const Indices& r) {
+        return centred(i[0], r[0]) * centred(i[0], r[0]);
+      });
+  Tensor y = tir::Compute({n, m}, [&](const Indices& i) {
+    return centred(i[0], i[1]) * squares({i[0]}) + gain({i[1]});
+  });
+  auto func = tir::CreatePrimFunc({x, gain}, {y});
+  for (int64_t rows : {1, 4, 5, 300}) {
+    for (int64_t size : {16, 64, 80, 192})
+      ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, WithSmallCaches());
+  }
 }
 
 tir::PrimFunc Matmul(Expr m, Expr n, Expr k, bool transposed, bool epilogue) {

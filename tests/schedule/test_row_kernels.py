@@ -87,6 +87,19 @@ def test_a_transposed_result_larger_than_the_caches() -> None:
     np.testing.assert_array_equal(run([x], lambda v: op.permute_dims(v, [1, 0])), x.T)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_norms_and_softmax_larger_than_the_caches(symbolic: bool) -> None:
+    x = numbers((3, 701, 4112))
+    gain = numbers((4112,))
+    centred = x - x.mean(-1, keepdims=True, dtype=np.float64)
+    norm = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + gain
+    got = run([x, gain], lambda v, g: op.nn.layer_norm(v, g, g, axes=[-1]), symbolic)
+    np.testing.assert_allclose(got, norm, rtol=1e-4, atol=1e-4)
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    got = run([x], lambda v: op.nn.softmax(v), symbolic)
+    np.testing.assert_allclose(got, powers / powers.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
 def test_transposed_operand_beside_a_plain_one() -> None:
     x, y = numbers((20, 37)), numbers((37, 20))
     got = run([x, y], lambda a, b: op.multiply(op.permute_dims(a, [1, 0]), b))

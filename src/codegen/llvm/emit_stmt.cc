@@ -25,6 +25,7 @@ constexpr int64_t kMaxSmallBytes = 1 << 10;
 constexpr int64_t kMaxUnroll = 4096;
 // Annotation of a serial loop: a load whose cache line is fetched in each iteration.
 constexpr const char* kPrefetch = "prefetch";
+constexpr const char* kPrefetchNear = "prefetch_near";  // beside it: into the first cache
 
 // Bytes of a buffer of constant shape, or -1.
 int64_t ConstantBytes(const tir::BufferTypeObj* type) {
@@ -185,24 +186,25 @@ void ProgramEmitter::VisitFor(const tir::ForObj* s) {
   auto prefetch = s->annotations.find(kPrefetch);
   EmitSerialLoop(
       s->loop_var, min, count, s->body, /*poll=*/false,
-      prefetch == s->annotations.end() ? ir::Expr() : (*prefetch).second.cast<ir::Expr>());
+      prefetch == s->annotations.end() ? ir::Expr() : (*prefetch).second.cast<ir::Expr>(),
+      s->annotations.count(kPrefetchNear) > 0);
 }
 
-// Fetches the cache lines of a load (of a ramp of elements) into the second cache: the first is
-// busy with what is there.
-void ProgramEmitter::EmitPrefetch(const ir::Expr& e) {
+// Fetches the cache lines of a load (of a ramp of elements), into the second cache where the first
+// is busy with what is there.
+void ProgramEmitter::EmitPrefetch(const ir::Expr& e, bool near) {
   const auto* load = e.as<tir::BufferLoadObj>();
   auto slot = load == nullptr ? f_->buffers.end() : f_->buffers.find(load->buffer.get());
   RELAXVM_CHECK(slot != f_->buffers.end()) << name_ << ": prefetch of what is no load";
   const Address address = AddressOf(slot->second, load->indices);
   Value* offset = address.offset;
-  constexpr int kRead = 0, kSecondCache = 2, kData = 1;
+  constexpr int kRead = 0, kFirstCache = 3, kSecondCache = 2, kData = 1;
   for (int i = 0; i < address.lanes; ++i) {
     if (i > 0) offset = b_.CreateAdd(offset, address.lane_stride);
     Value* pointer = ElementPointer(slot->second, offset);
-    b_.CreateIntrinsic(
-        llvm::Intrinsic::prefetch, {pointer->getType()},
-        {pointer, b_.getInt32(kRead), b_.getInt32(kSecondCache), b_.getInt32(kData)});
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                       {pointer, b_.getInt32(kRead), b_.getInt32(near ? kFirstCache : kSecondCache),
+                        b_.getInt32(kData)});
   }
   f_->memo.clear();
 }
@@ -223,7 +225,8 @@ void ProgramEmitter::EmitUnrolledLoop(const tir::ForObj* s, int64_t extent) {
 
 // Guarded once, tested at the end of each iteration: the form that LLVM's loop passes want.
 void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* extent,
-                                    const tir::Stmt& body, bool poll, const ir::Expr& prefetch) {
+                                    const tir::Stmt& body, bool poll, const ir::Expr& prefetch,
+                                    bool near) {
   llvm::LLVMContext& context = module_->getContext();
   llvm::Type* type = ops_.RegisterType(var.dtype());
   extent = ops_.Cast(extent, Int(static_cast<int>(extent->getType()->getIntegerBitWidth())),
@@ -242,7 +245,7 @@ void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* exten
   f_->vars[var.get()] = from_zero ? step : b_.CreateAdd(min, step, "", false, /*HasNSW=*/true);
   f_->memo.clear();
   if (poll) PollInterrupt();
-  if (prefetch.defined()) EmitPrefetch(prefetch);
+  if (prefetch.defined()) EmitPrefetch(prefetch, near);
   size_t workspaces = f_->workspaces.size();
   Visit(body);
   FreeWorkspaces(workspaces);

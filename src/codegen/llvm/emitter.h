@@ -87,9 +87,10 @@ class ProgramEmitter : private tir::StmtVisitor {
   void VisitSBlock(const tir::SBlockObj* s) override;
   void VisitSBlockRealize(const tir::SBlockRealizeObj* s) override;
   void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
-                      const tir::Stmt& body, bool poll, const ir::Expr& prefetch = ir::Expr());
+                      const tir::Stmt& body, bool poll, const ir::Expr& prefetch = ir::Expr(),
+                      bool near = false);
   llvm::Value* Kept(llvm::Value* v);
-  void EmitPrefetch(const ir::Expr& load);
+  void EmitPrefetch(const ir::Expr& load, bool near);
   void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);
   void PollInterrupt();
   void Fail(const char* kind, const std::string& message);  // leaves the function with an error

@@ -371,7 +371,7 @@ class AttentionEmitter {
     pack.indices = {d.var, j.var};
     Stage flat = FlattenStage(pack, analyzer_);
     flat.out = packed_;
-    if (auto turned = EmitTranspose(flat, traits_, analyzer_))
+    if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, analyzer_))
       return Loops(turned->rows, turned->body);
     return EmitNest(flat, traits_, analyzer_);
   }

@@ -22,6 +22,8 @@ inline constexpr const char* kStreamIf = "stream_if";
 // Annotation of a serial loop: a load of one element or a ramp of them, whose cache lines are
 // fetched in each iteration; its index may lie outside of the buffer.
 inline constexpr const char* kPrefetch = "prefetch";
+// Beside it: they go into the first cache, not just the second one.
+inline constexpr const char* kPrefetchNear = "prefetch_near";
 
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits);
 
@@ -42,6 +44,12 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
 // in registers.
 Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
+// Does EmitNest put the one axis that the stage walks along the lanes?
+bool RunsAlong(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
+
+// Of a stage that ran beside others (Stage::Beside), what was left out.
+Stmt EmitRest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
+
 // A reduction with spatial axis `vector` along the lanes.
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer);
@@ -60,8 +68,8 @@ struct RowForm {
   bool streams = true;  // where they are, it fills whole lines
 };
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
-// Absent when it has another form.
-std::optional<RowForm> EmitTranspose(const Stage& flat, const Machine& traits,
+// Absent when it has another form.  `past_caches`: results are written past the caches.
+std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
                                      arith::Analyzer* analyzer);
 
 // The stages [at, at + num_stages) when they are attention: softmax(q k^T) v.

@@ -59,6 +59,26 @@ class NestEmitter {
     RELAXVM_UNREACHABLE();
   }
 
+  bool RunsAlong() const {
+    const Choice choice = Choose();
+    return stage_.combine == Combine::kNone ? choice.kind == AlongLanes::kSpatial
+                                            : choice.kind == AlongLanes::kReduce;
+  }
+
+  Stmt Rest() const {
+    Stage rest = stage_;
+    const Axis axis = stage_.spatial[0];
+    const Expr step = kAccumulators * lanes_;
+    const Expr done = analyzer_->Simplify(ir::FloorDiv(axis.extent, step) * step);
+    if (analyzer_->ProveEqual(done, axis.extent)) return SeqStmt(ffi::Array<Stmt>());
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, done + axis.var);
+    rest.spatial[0].extent = analyzer_->Simplify(axis.extent - done);
+    rest.value = tir::Substitute(stage_.value, map);
+    rest.indices = {tir::Substitute(stage_.indices[0], map)};
+    return NestEmitter(rest, traits_, analyzer_).AlongSpatial(0);
+  }
+
  private:
   double Score(const Axis& axis, bool reduce) const {
     // Where an index is read from memory says little: it is read once for all that it leads to.
@@ -196,6 +216,7 @@ class NestEmitter {
     if (lines > 1) at = ir::RampExpr(at, lanes_, lines);
     auto copy = ffi::make_object<tir::ForObj>(*loop);
     copy->annotations.Set(kPrefetch, Buffer(load->buffer).Load({at}));
+    if (stage_.ahead_near) copy->annotations.Set(kPrefetchNear, int64_t{1});
     return ir::NodeRef<For>(std::move(copy));
   }
 
@@ -235,10 +256,26 @@ class NestEmitter {
     return SeqStmt::Flatten(seq);
   }
 
+  // `accumulate`, iteration `block` of `blocks`, and the vectors of the stage beside that go with
+  // it.
+  Stmt WithBeside(const Stmt& accumulate, const Expr& blocks, const Var& block) const {
+    if (stage_.beside.stage == nullptr) return accumulate;
+    const auto& [stage, begin, quarters] = stage_.beside;
+    ffi::Array<Stmt> seq = {accumulate};
+    const Expr first = blocks * Expr(begin) + block * Expr(quarters);
+    for (int64_t u = 0; u < quarters; ++u)
+      seq.push_back(VectorOf(*stage, (first + Expr(u)) * Expr(lanes_), Expr()));
+    return SeqStmt::Flatten(seq);
+  }
+
   // The stage before this reduction, for one vector of the reduced axis.
   Stmt VectorBefore(const Expr& base, const Expr& limit) const {
+    return VectorOf(*stage_.before, base, limit);
+  }
+
+  Stmt VectorOf(const Stage& elementwise, const Expr& base, const Expr& limit) const {
     Var lane("lane", Int(64));
-    Stage vector = *stage_.before;
+    Stage vector = elementwise;
     Expr predicate = limit.defined() ? ir::Less(lane, limit - base) : Expr();
     ffi::Map<Var, Expr> map;
     map.Set(vector.spatial[0].var, base + lane);
@@ -258,8 +295,9 @@ class NestEmitter {
       const Expr step = vectors * lanes_;
       Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
       Var block("block", Int(64));
-      Stmt loop = Loop(block, blocks, ForKind::kSerial,
-                       Accumulate(acc, axis, done + block * step, vectors, Expr()));
+      Stmt part = Accumulate(acc, axis, done + block * step, vectors, Expr());
+      if (vectors > 1) part = WithBeside(part, blocks, block);
+      Stmt loop = Loop(block, blocks, ForKind::kSerial, part);
       // What one vector after the other fetches at the end of a row is not worth a loop.
       body.push_back(vectors == 1 ? loop : FetchingAhead(loop, axis, done, vectors));
       done = analyzer_->Simplify(done + blocks * step);
@@ -359,6 +397,14 @@ Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
 
 Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
   return NestEmitter(flat, traits, analyzer).Run();
+}
+
+bool RunsAlong(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
+  return NestEmitter(flat, traits, analyzer).RunsAlong();
+}
+
+Stmt EmitRest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
+  return NestEmitter(flat, traits, analyzer).Rest();
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "schedule/cpu/cpu.h"
+#include "schedule/cpu/rows.h"
 #include "schedule/cpu/winograd.h"
 #include "tir/dot.h"
 
@@ -52,6 +53,11 @@ class RowTemps : public tir::StmtMutator {
     map_.emplace(from.get(), std::pair(std::move(to), num_rows));
   }
   bool Has(const Var& buffer) const { return map_.count(buffer.get()); }
+  // Is `buffer` one that accesses go to?
+  bool IsOne(const Var& buffer) const {
+    return std::any_of(map_.begin(), map_.end(),
+                       [&](const auto& entry) { return entry.second.first.same_as(buffer); });
+  }
   const Buffer& BufferOf(const Var& from) const { return map_.at(from.get()).first; }
   ffi::Array<Expr> Inner(const Var& from, const ffi::Array<Expr>& indices) const {
     ffi::Array<Expr> inner(
@@ -301,14 +307,53 @@ class Scheduler {
 
   Stmt EmitGroup(const Group& group) {
     if (group.end == group.begin + 1) return EmitSingle(program_.stages[group.begin]);
-    ffi::Array<Stmt> body;
-    RowTemps rows;
     const Stage& first = program_.stages[group.begin];
-    std::vector<Axis> row_axes(first.spatial.begin(),
-                               first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+    const std::vector<Axis> row_axes(
+        first.spatial.begin(), first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+    const Expr stream_if = StreamIf(group);
+    const Stmt plain = EmitRows(group, row_axes, stream_if);
+    if (!stream_if.defined() || row_axes.empty()) return plain;
+    auto piped = PipelineRows(LoopsOf(group, row_axes, 2), traits_, &analyzer_);
+    if (!piped.has_value()) return plain;
+    const Stmt streamed = OverRows(piped->rows, piped->body, piped->work, stream_if);
+    if (ir::IsIntValue(stream_if, 1)) return streamed;
+    return tir::IfThenElse(stream_if, streamed, EmitRows(group, row_axes, Expr()));
+  }
+
+  // One row after the other, or a few at once.
+  Stmt EmitRows(const Group& group, std::vector<Axis> row_axes, const Expr& stream_if) {
     const int64_t at_once = RowsAtOnce(group, row_axes);
-    Var slot("slot", Int(64));
-    if (at_once > 1) rows.slot = slot;
+    RowLoops rows = LoopsOf(group, row_axes, at_once);
+    ffi::Array<Stmt> body = rows.temporaries;
+    FetchNextRow(&rows, at_once, &analyzer_);
+    if (at_once == 1) {
+      for (const Stage& s : rows.loops) body.push_back(EmitNest(s, traits_, &analyzer_));
+      return OverRows(row_axes, SeqStmt::Flatten(body), rows.work, stream_if);
+    }
+    const Axis row = row_axes.back();
+    const Axis block{Var("block", Int(64)),
+                     analyzer_.Simplify(ir::CeilDiv(row.extent, Expr(at_once)))};
+    const Expr from = block.var * Expr(at_once);
+    const bool divides = analyzer_.ProveEqual(ir::FloorMod(row.extent, at_once), 0);
+    const Expr count = divides ? Expr(at_once) : ir::Min(at_once, row.extent - from);
+    for (const Stage& s : rows.loops) {
+      Var one("one", Int(64));
+      ffi::Map<Var, Expr> map;
+      map.Set(rows.slot, one);
+      map.Set(row.var, from + one);
+      body.push_back(Loop(one, count, ForKind::kSerial,
+                          tir::Substitute(EmitNest(s, traits_, &analyzer_), map)));
+    }
+    row_axes.back() = block;
+    return OverRows(row_axes, SeqStmt::Flatten(body), rows.work * Expr(at_once), stream_if);
+  }
+
+  // The stages of a group as loops over one row, with `slots` copies of what they hand on.
+  RowLoops LoopsOf(const Group& group, const std::vector<Axis>& row_axes, int64_t slots) {
+    RowLoops result;
+    result.rows = row_axes;
+    RowTemps rows;
+    if (slots > 1) rows.slot = result.slot;
     for (size_t i = group.begin; i < group.end; ++i) {
       const Stage& s = program_.stages[i];
       if (!temps_.count(s.out->get()) || !ReadOnlyBy(*s.out, group.begin, group.end)) continue;
@@ -316,17 +361,16 @@ class Scheduler {
       const ffi::Array<Expr>& shape = s.out->shape();
       ffi::Array<Expr> inner(shape.begin() + static_cast<std::ptrdiff_t>(group.num_rows),
                              shape.end());
+      if (slots > 1) inner.insert(inner.begin(), Expr(slots));
       int64_t bytes = SizeInBytes(s.out->elem_dtype());
       for (const Expr& d : inner)
         bytes = ir::AsInt(d).has_value() && bytes < (1 << 30) ? bytes * ir::AsInt(d).value()
                                                               : int64_t{1} << 40;
-      if (at_once > 1) inner.insert(inner.begin(), Expr(at_once));
       Buffer buffer((*s.out)->name, inner, s.out->elem_dtype(),
                     bytes <= kMaxLocalBytes ? "local" : "global");
       rows.Add(*s.out, buffer, group.num_rows);
-      body.push_back(tir::AllocBuffer(buffer));
+      result.temporaries.push_back(tir::AllocBuffer(buffer));
     }
-    Expr work = 0;
     std::vector<Stage> flats;
     for (size_t i = group.begin; i < group.end; ++i) {
       Stage s = program_.stages[i];
@@ -341,40 +385,23 @@ class Scheduler {
         s.indices = rows.Inner(*s.out, s.indices);
         s.out = rows.BufferOf(*s.out);
       }
-      work = work + WorkOf(s);
+      result.work = result.work + WorkOf(s);
       Stage flat = FlattenStage(s, &analyzer_);
       CollapseAxes(&flat, &analyzer_);
       flats.push_back(flat);
     }
-    std::vector<Stage> loops;
     for (size_t i = 0; i < flats.size(); ++i) {
       if (i + 1 < flats.size() && GoesInto(flats[i], flats[i + 1])) {
         flats[i + 1].before = std::make_shared<const Stage>(flats[i]);
       } else {
-        loops.push_back(flats[i]);
+        result.loops.push_back(flats[i]);
       }
     }
-    if (!row_axes.empty()) FetchNextRow(flats.front(), row_axes.back(), at_once, rows, &loops);
-    if (at_once == 1) {
-      for (const Stage& s : loops) body.push_back(EmitNest(s, traits_, &analyzer_));
-      return OverRows(row_axes, SeqStmt::Flatten(body), work, StreamIf(group));
+    if (!row_axes.empty()) {
+      result.along = AxisOf(flats.front());
+      result.read = ReadAlong(flats.front(), row_axes.back(), rows);
     }
-    const Axis row = row_axes.back();
-    const Axis block{Var("block", Int(64)),
-                     analyzer_.Simplify(ir::CeilDiv(row.extent, Expr(at_once)))};
-    const Expr from = block.var * Expr(at_once);
-    const bool divides = analyzer_.ProveEqual(ir::FloorMod(row.extent, at_once), 0);
-    const Expr count = divides ? Expr(at_once) : ir::Min(at_once, row.extent - from);
-    for (const Stage& s : loops) {
-      Var one("one", Int(64));
-      ffi::Map<Var, Expr> map;
-      map.Set(slot, one);
-      map.Set(row.var, from + one);
-      body.push_back(Loop(one, count, ForKind::kSerial,
-                          tir::Substitute(EmitNest(s, traits_, &analyzer_), map)));
-    }
-    row_axes.back() = block;
-    return OverRows(row_axes, SeqStmt::Flatten(body), work * Expr(at_once), StreamIf(group));
+    return result;
   }
 
   // Of the last row axis, how many rows go together through the stages of a group, one stage after
@@ -418,66 +445,21 @@ class Scheduler {
     return reads && only_there;
   }
 
-  // The one axis that a stage of a row walks along; null: there is none, or there are several.
-  static const Axis* AxisOf(const Stage& stage) {
-    const std::vector<Axis>& axes = stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
-    const bool one = axes.size() == 1 && (stage.combine == Combine::kNone || stage.spatial.empty());
-    return one ? &axes[0] : nullptr;
-  }
-
-  // What a stage computes at each point of `axis`, in additions.
-  static int CostAlong(const Stage& stage, const Var& axis) {
-    int cost = 0;
-    tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
-      if (!node->IsInstance<ir::ExprObj>()) return;
-      const Expr e = ffi::GetRef<Expr>(static_cast<const ir::ExprObj*>(node.get()));
-      if (node.as<BufferLoadObj>() && UsesVar(e, axis)) cost += 1;
-      if (node.as<ir::BinaryObj>() && IsFloat(e.dtype()) && UsesVar(e, axis)) cost += 1;
-      if (node.as<ir::IntrinObj>() && UsesVar(e, axis)) cost += kCostlyFinish;
-    });
-    return cost;
-  }
-
-  // What the first stage reads of the next row comes near while the others run, in parts that grow
-  // with what they compute: that leaves the memory time.  Nothing is done where rows are no runs of
-  // memory.
-  void FetchNextRow(const Stage& first, const Axis& row, int64_t at_once, const RowTemps& temps,
-                    std::vector<Stage>* loops) {
-    const Axis* axis = AxisOf(first);
-    if (axis == nullptr) return;
-    Expr next;
+  // A load of memory that runs along the axis of `first` and goes on with the next row; null: there
+  // is none.
+  Expr ReadAlong(const Stage& first, const Axis& row, const RowTemps& temps) {
+    const std::optional<Axis> axis = AxisOf(first);
+    Expr read;
+    if (!axis.has_value()) return read;
     tir::PostOrderVisit(tir::Evaluate(first.value), [&](const ffi::ObjectRef& node) {
       const auto* load = node.as<BufferLoadObj>();
-      if (load == nullptr || next.defined() || temps.Has(load->buffer)) return;
+      if (load == nullptr || read.defined() || temps.IsOne(load->buffer)) return;
       auto linear = LinearOffset::Of(load->indices[0], {*axis, row});
       if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(axis->var), 1)) return;
       if (ir::IsIntValue(analyzer_.Simplify(linear->Coeff(row.var)), 0)) return;
-      ffi::Map<Var, Expr> map;
-      map.Set(row.var, row.var + Expr(at_once));
-      next = tir::Substitute(Expr(ffi::GetRef<BufferLoad>(load)), map);
+      read = ffi::GetRef<BufferLoad>(load);
     });
-    if (!next.defined()) return;
-    std::vector<std::pair<Stage*, int>> costs;
-    int total = 0;
-    for (Stage& loop : *loops) {
-      const Axis* along = AxisOf(loop);
-      if (loops->size() > 1 && &loop == &loops->front()) continue;
-      if (along == nullptr || !analyzer_.ProveEqual(along->extent, axis->extent)) continue;
-      int cost = CostAlong(loop, along->var);
-      if (loop.before != nullptr) cost += CostAlong(*loop.before, loop.before->spatial[0].var);
-      costs.emplace_back(&loop, cost);
-      total += cost;
-    }
-    int done = 0;
-    for (const auto& [loop, cost] : costs) {
-      const int begin = (4 * done + total / 2) / std::max(total, 1);
-      done += cost;
-      const int end = (4 * done + total / 2) / std::max(total, 1);
-      ffi::Map<Var, Expr> map;
-      map.Set(axis->var, ir::FloorDiv(axis->extent * Expr(begin), 4) + AxisOf(*loop)->var);
-      loop->ahead = tir::Substitute(next, map);
-      loop->ahead_quarters = end - begin;
-    }
+    return read;
   }
 
   // Of a group with one result.
@@ -508,9 +490,14 @@ class Scheduler {
     CollapseAxes(&flat, &analyzer_);
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
-    if (auto turned = EmitTranspose(flat, traits_, &analyzer_))
-      return OverRows(turned->rows, turned->body, turned->work,
-                      turned->streams ? StreamIf(flat) : Expr());
+    if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, &analyzer_)) {
+      const Stmt plain = OverRows(turned->rows, turned->body, turned->work);
+      const Expr stream_if = turned->streams ? StreamIf(flat) : Expr();
+      if (!stream_if.defined()) return plain;
+      const RowForm past = *EmitTranspose(flat, /*past_caches=*/true, traits_, &analyzer_);
+      const Stmt streamed = OverRows(past.rows, past.body, past.work, stream_if);
+      return ir::IsIntValue(stream_if, 1) ? streamed : tir::IfThenElse(stream_if, streamed, plain);
+    }
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
     for (size_t i = 0; i < flat.spatial.size(); ++i) {

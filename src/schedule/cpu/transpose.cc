@@ -2,9 +2,10 @@
 // EmitTranspose: an elementwise stage that reads along one axis and writes along another.
 //
 // Tiles of lanes x lanes elements are read by rows, turned round in registers and stored by rows of
-// the result, so that both sides touch whole cache lines.  Tiles go by blocks of 64 KiB: inside,
-// neighbours in the result follow each other, so that memory is written by runs of several lines;
-// while a block is turned round, the next one is fetched in the order of memory.
+// the result, so that both sides touch whole cache lines.  Tiles go by blocks of 32 KiB, which the
+// first cache holds: inside, neighbours in the result follow each other, so that memory is written
+// by runs of several lines; while a block is turned round, the next one is fetched in the order of
+// memory.  What is written past the caches goes by narrower and longer blocks.
 //
 // Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
 // 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
@@ -27,8 +28,11 @@ using tir::SeqStmt;
 constexpr int64_t kBlockBytes = 16;
 constexpr int64_t kMaxLanes = 16;  // code grows with its square
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kRunBytes = 256;    // of a block in a row of the result
-constexpr int64_t kBlockFrom = 256;   // elements of a block in a row of the operand
+// Bytes of a block in a row of the result, and elements of it in a row of the operand.
+struct BlockShape {
+  int64_t run_bytes, from;
+};
+constexpr BlockShape kPlain = {256, 128}, kPastCaches = {128, 256};
 constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
 
 // Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
@@ -64,8 +68,10 @@ class LoadReplacer : public tir::StmtMutator {
 
 class TransposeEmitter {
  public:
-  TransposeEmitter(const Stage& stage, const Machine& traits, arith::Analyzer* analyzer)
+  TransposeEmitter(const Stage& stage, const BlockShape& block, const Machine& traits,
+                   arith::Analyzer* analyzer)
       : stage_(stage),
+        block_(block),
         analyzer_(analyzer),
         lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {}
 
@@ -104,10 +110,10 @@ class TransposeEmitter {
   // One block.
   RowForm Run() {
     const int64_t bytes = ElemBytes(stage_);
-    const int64_t block_to = std::max(lanes_, kRunBytes / bytes);
+    const int64_t block_to = std::max(lanes_, block_.run_bytes / bytes);
     const Axis rows_to = Blocks("block_to", to_, block_to);
-    const Axis rows_from = Blocks("block_from", from_, kBlockFrom);
-    const Expr first_to = rows_to.var * Expr(block_to), first_from = rows_from.var * kBlockFrom;
+    const Axis rows_from = Blocks("block_from", from_, block_.from);
+    const Expr first_to = rows_to.var * Expr(block_to), first_from = rows_from.var * block_.from;
     Var tile_to("tile_to", Int(64)), tile_from("tile_from", Int(64));
     const Expr to = first_to + tile_to * Expr(lanes_), from = first_from + tile_from * Expr(lanes_);
     Stmt body = Tile(to, from, /*edge=*/false);
@@ -122,13 +128,13 @@ class TransposeEmitter {
     const Expr number = tile_from * Expr(block_to / lanes_) + tile_to;
     body = FetchingNext(body, {first_to, first_from, number}, block_to, bytes);
     RowForm form;
-    form.body = Loop(tile_from, TilesOf(from_, first_from, kBlockFrom), ForKind::kSerial, body);
+    form.body = Loop(tile_from, TilesOf(from_, first_from, block_.from), ForKind::kSerial, body);
     for (const Axis& axis : stage_.spatial) {
       if (!axis.var.same_as(to_.var) && !axis.var.same_as(from_.var)) form.rows.push_back(axis);
     }
     form.rows.push_back(rows_from);
     form.rows.push_back(rows_to);
-    form.work = ir::Min(from_.extent, kBlockFrom) * ir::Min(to_.extent, Expr(block_to)) *
+    form.work = ir::Min(from_.extent, block_.from) * ir::Min(to_.extent, Expr(block_to)) *
                 Expr(CostOf(stage_.value) + 1);
     form.streams = lanes_ * bytes >= kStreamBytes;
     return form;
@@ -163,8 +169,8 @@ class TransposeEmitter {
   Stmt FetchingNext(const Stmt& tiles, const Place& place, int64_t block_to, int64_t bytes) const {
     const auto* loop = tiles.as<ForObj>();
     if (loop == nullptr) return tiles;
-    const int64_t line = std::max<int64_t>(1, kLineBytes / bytes), per_row = kBlockFrom / line;
-    const int64_t num_tiles = (block_to / lanes_) * (kBlockFrom / lanes_);
+    const int64_t line = std::max<int64_t>(1, kLineBytes / bytes), per_row = block_.from / line;
+    const int64_t num_tiles = (block_to / lanes_) * (block_.from / lanes_);
     const int64_t lines = std::max<int64_t>(1, block_to * per_row / num_tiles);
     if (per_row % lines != 0) return tiles;
     const Expr row = ir::FloorDiv(place.number, per_row / lines);
@@ -174,11 +180,12 @@ class TransposeEmitter {
     const Expr last = ir::GreaterEqual(below, to_.extent);
     ffi::Map<Var, Expr> map;
     map.Set(to_.var, ir::Select(last, Expr(0), below) + row);
-    map.Set(from_.var, ir::Select(last, place.first_from + kBlockFrom, place.first_from) + in_row);
+    map.Set(from_.var, ir::Select(last, place.first_from + block_.from, place.first_from) + in_row);
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
     auto copy = ffi::make_object<ForObj>(*loop);
     copy->annotations.Set(kPrefetch, Buffer(turned_.front()->buffer).Load({at}));
+    copy->annotations.Set(kPrefetchNear, int64_t{1});
     return ir::NodeRef<For>(std::move(copy));
   }
 
@@ -309,6 +316,7 @@ class TransposeEmitter {
   }
 
   const Stage& stage_;
+  const BlockShape& block_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
   Axis to_{Var("to", Int(64)), Expr(1)};
@@ -318,9 +326,9 @@ class TransposeEmitter {
 
 }  // namespace
 
-std::optional<RowForm> EmitTranspose(const Stage& flat, const Machine& traits,
+std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
                                      arith::Analyzer* analyzer) {
-  TransposeEmitter emitter(flat, traits, analyzer);
+  TransposeEmitter emitter(flat, past_caches ? kPastCaches : kPlain, traits, analyzer);
   if (!emitter.Find()) return std::nullopt;
   return emitter.Run();
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// FetchNextRow, PipelineRows: a row is read, computed with and written in turns; each of these
+// would leave the memory idle, or half of it.
+#include "schedule/cpu/rows.h"
+
+#include <algorithm>
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::BufferLoadObj;
+using tir::ForKind;
+using tir::SeqStmt;
+
+constexpr int kCostlyElement = 20;  // additions: an exponential
+// How far ahead of the loop that reads a row it is fetched: further on, lines would fall out of the
+// first cache before they are read.
+constexpr int64_t kAheadBytes = 6144;
+// Rows that a task takes one into the other; the first and the last one of them run alone.
+constexpr int64_t kMostRows = 64, kFewestRows = 4, kManyTasks = 64;
+
+// What a stage computes at each point of `axis`, in additions.
+int CostAlong(const Stage& stage, const Var& axis) {
+  int cost = 0;
+  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+    if (!node->IsInstance<ir::ExprObj>()) return;
+    const Expr e = ffi::GetRef<Expr>(static_cast<const ir::ExprObj*>(node.get()));
+    if (node.as<BufferLoadObj>() && UsesVar(e, axis)) cost += 1;
+    if (node.as<ir::BinaryObj>() && IsFloat(e.dtype()) && UsesVar(e, axis)) cost += 1;
+    if (node.as<ir::IntrinObj>() && UsesVar(e, axis)) cost += kCostlyElement;
+  });
+  return cost;
+}
+
+int CostOfElement(const Stage& loop, const Var& axis) {
+  int cost = CostAlong(loop, axis);
+  if (loop.before != nullptr) cost += CostAlong(*loop.before, loop.before->spatial[0].var);
+  return cost;
+}
+
+// While the whole of `loop` runs, `quarters` of a row are fetched, from `begin` on.
+void Fetch(const Expr& read, const Axis& along, const Expr& begin, int64_t quarters, Stage* loop) {
+  ffi::Map<Var, Expr> map;
+  map.Set(along.var, begin + AxisOf(*loop)->var);
+  loop->ahead = tir::Substitute(read, map);
+  loop->ahead_quarters = quarters;
+}
+
+Expr Later(const Expr& read, const Axis& row, int64_t rows) {
+  ffi::Map<Var, Expr> map;
+  map.Set(row.var, row.var + Expr(rows));
+  return tir::Substitute(read, map);
+}
+
+}  // namespace
+
+std::optional<Axis> AxisOf(const Stage& stage) {
+  const std::vector<Axis>& axes = stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
+  const bool one = axes.size() == 1 && (stage.combine == Combine::kNone || stage.spatial.empty());
+  return one ? std::optional<Axis>(axes[0]) : std::nullopt;
+}
+
+void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer) {
+  if (!rows->read.defined()) return;
+  const Axis axis = *rows->along;
+  const Expr next = Later(rows->read, rows->rows.back(), at_once);
+  std::vector<std::pair<Stage*, int>> costs;
+  int total = 0;
+  for (Stage& loop : rows->loops) {
+    const std::optional<Axis> along = AxisOf(loop);
+    if (rows->loops.size() > 1 && &loop == &rows->loops.front()) continue;
+    if (!along.has_value() || !analyzer->ProveEqual(along->extent, axis.extent)) continue;
+    costs.emplace_back(&loop, CostOfElement(loop, along->var));
+    total += costs.back().second;
+  }
+  int done = 0;
+  for (const auto& [loop, cost] : costs) {
+    const int begin = (4 * done + total / 2) / std::max(total, 1);
+    done += cost;
+    const int end = (4 * done + total / 2) / std::max(total, 1);
+    Fetch(next, axis, ir::FloorDiv(axis.extent * Expr(begin), 4), end - begin, loop);
+  }
+}
+
+namespace {
+
+class Pipeline {
+ public:
+  Pipeline(const RowLoops& rows, const Machine& traits, arith::Analyzer* analyzer)
+      : rows_(rows), traits_(traits), analyzer_(analyzer) {}
+
+  std::optional<RowForm> Run() {
+    if (!Split()) return std::nullopt;
+    Expr total = 1;
+    for (const Axis& row : rows_.rows) total = total * row.extent;
+    total = analyzer_->Simplify(total);
+    const Expr chunk = analyzer_->Simplify(
+        ir::Max(kFewestRows, ir::Min(kMostRows, ir::FloorDiv(total, kManyTasks))));
+    const Axis task{Var("task", Int(64)), analyzer_->Simplify(ir::CeilDiv(total, chunk))};
+    const Expr from = analyzer_->Simplify(task.var * chunk);
+    Var end("end", Int(64)), row("row", Int(64));
+    std::vector<Stage> alone = hosts_;  // the loops of a task's first row
+    FetchAndFinish();
+    ffi::Array<Stmt> seq = {tir::Bind(end, ir::Min(from + chunk, total))};
+    for (const Stmt& temporary : rows_.temporaries) seq.push_back(temporary);
+    seq.push_back(AtRow(alone, from));
+    seq.push_back(Loop(row, end - from - 1, ForKind::kSerial, Both(from + row + 1)));
+    seq.push_back(AtRow({last_}, end - 1));
+    RowForm form;
+    form.rows = {task};
+    form.body = SeqStmt::Flatten(seq);
+    form.work = rows_.work * chunk;
+    return form;
+  }
+
+ private:
+  // The last loop, and those before it, some of which can take it in.
+  bool Split() {
+    if (rows_.loops.size() < 2) return false;
+    hosts_.assign(rows_.loops.begin(), rows_.loops.end() - 1);
+    last_ = rows_.loops.back();
+    const std::optional<Axis> along = AxisOf(last_);
+    if (last_.combine != Combine::kNone || !along.has_value() ||
+        !RunsAlong(last_, traits_, analyzer_))
+      return false;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      const std::optional<Axis> axis = AxisOf(hosts_[i]);
+      if (hosts_[i].combine == Combine::kNone || !axis.has_value()) continue;
+      if (!analyzer_->ProveEqual(axis->extent, along->extent)) continue;
+      if (ElemBytes(hosts_[i]) != ElemBytes(last_) || !RunsAlong(hosts_[i], traits_, analyzer_))
+        continue;
+      fit_.push_back(i);
+    }
+    return !fit_.empty();
+  }
+
+  // The last loop goes into the first one that fits, and half of it into one that computes long
+  // where there is such a one; so does the fetching.  With nothing to wait for but memory, the loop
+  // that reads is best fetched for right before it reads.
+  void FetchAndFinish() {
+    Stage& first = hosts_[fit_[0]];
+    Stage* costly = nullptr;
+    for (size_t i = 1; i < fit_.size(); ++i) {
+      Stage& host = hosts_[fit_[i]];
+      if (costly == nullptr && CostOfElement(host, AxisOf(host)->var) >= kCostlyElement)
+        costly = &host;
+    }
+    const auto last = std::make_shared<const Stage>(Previous());
+    first.beside = {last, 0, costly == nullptr ? 4 : 2};
+    if (costly != nullptr) costly->beside = {last, 2, 2};
+    if (!rows_.read.defined() || !analyzer_->ProveEqual(rows_.along->extent, AxisOf(first)->extent))
+      return;
+    const Axis along = *rows_.along;
+    if (costly == nullptr) {
+      const int64_t bytes =
+          SizeInBytes(Buffer(rows_.read.as<BufferLoadObj>()->buffer).elem_dtype());
+      Fetch(rows_.read, along, Expr(kAheadBytes / std::max<int64_t>(1, bytes)), 4, &first);
+    } else {
+      const Expr next = Later(rows_.read, rows_.rows.back(), 1);
+      Fetch(next, along, Expr(0), 1, &first);
+      Fetch(next, along, ir::FloorDiv(along.extent, 4), 3, costly);
+      costly->ahead_near = true;
+    }
+    first.ahead_near = true;
+  }
+
+  // The last loop for the row before, whose axes and copy of the temporaries have names of their
+  // own.
+  Stage Previous() {
+    ffi::Map<Var, Expr> map;
+    for (const Axis& row : rows_.rows) {
+      before_.push_back({Var(row.var->name, Int(64)), row.extent});
+      map.Set(row.var, before_.back().var);
+    }
+    map.Set(rows_.slot, slot_before_);
+    Stage previous = last_;
+    previous.value = tir::Substitute(last_.value, map);
+    previous.indices = last_.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+    return previous;
+  }
+
+  // Gives the axes of the row with this number among all rows.
+  static void Place(const std::vector<Axis>& axes, const Expr& number, ffi::Array<Stmt>* seq) {
+    Expr rest = number;
+    for (size_t i = axes.size(); i-- > 0;) {
+      seq->push_back(tir::Bind(axes[i].var, i == 0 ? rest : ir::FloorMod(rest, axes[i].extent)));
+      if (i == 0) break;
+      Var next("rest", Int(64));
+      seq->push_back(tir::Bind(next, ir::FloorDiv(rest, axes[i].extent)));
+      rest = next;
+    }
+  }
+  Stmt AtRow(const std::vector<Stage>& loops, const Expr& number) {
+    ffi::Array<Stmt> seq;
+    std::vector<Axis> axes;
+    ffi::Map<Var, Expr> map;
+    for (const Axis& row : rows_.rows) {
+      axes.push_back({Var(row.var->name, Int(64)), row.extent});
+      map.Set(row.var, axes.back().var);
+    }
+    Place(axes, number, &seq);
+    Var slot("slot", Int(64));
+    seq.push_back(tir::Bind(slot, ir::FloorMod(number, 2)));
+    map.Set(rows_.slot, slot);
+    for (const Stage& loop : loops)
+      seq.push_back(tir::Substitute(EmitNest(loop, traits_, analyzer_), map));
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt Both(const Expr& number) {
+    ffi::Array<Stmt> seq;
+    Place(before_, number - 1, &seq);
+    seq.push_back(tir::Bind(slot_before_, ir::FloorMod(number - 1, 2)));
+    Place(rows_.rows, number, &seq);
+    seq.push_back(tir::Bind(rows_.slot, ir::FloorMod(number, 2)));
+    for (const Stage& loop : hosts_) seq.push_back(EmitNest(loop, traits_, analyzer_));
+    seq.push_back(EmitRest(*hosts_[fit_[0]].beside.stage, traits_, analyzer_));
+    return SeqStmt::Flatten(seq);
+  }
+
+  const RowLoops& rows_;
+  const Machine& traits_;
+  arith::Analyzer* analyzer_;
+  std::vector<Stage> hosts_;
+  std::vector<size_t> fit_;  // of the hosts
+  Stage last_;
+  std::vector<Axis> before_;
+  Var slot_before_{"slot", Int(64)};
+};
+
+}  // namespace
+
+std::optional<RowForm> PipelineRows(const RowLoops& rows, const Machine& traits,
+                                    arith::Analyzer* analyzer) {
+  return Pipeline(rows, traits, analyzer).Run();
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages of a row group as loops over one row, and what keeps the memory busy while they run.
+#pragma once
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+
+struct RowLoops {
+  std::vector<Axis> rows;
+  Var slot = Var("slot", Int(64));  // which copy of the temporaries; used when there are several
+  ffi::Array<Stmt> temporaries;
+  std::vector<Stage> loops;
+  // What the first stage walks along, and a load that it makes of memory there, which goes on with
+  // the next row; absent and null: there is none.
+  std::optional<Axis> along;
+  Expr read;
+  Expr work = 0;  // of a row, in additions
+};
+
+// The one axis that a stage of a row walks along; absent: there is none, or there are several.
+std::optional<Axis> AxisOf(const Stage& stage);
+
+// What the first stage reads of the next row, `at_once` further on, comes near while the others
+// run, in parts that grow with what they compute: that leaves the memory time.  Nothing is done
+// where rows are no runs of memory.
+void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer);
+
+// Rows larger than the caches together: the last loop of each row runs inside of the loops of the
+// next row, so that memory is read and written at the same time.  `rows` has two copies of its
+// temporaries.  Absent when the loops have another form.
+std::optional<RowForm> PipelineRows(const RowLoops& rows, const Machine& traits,
+                                    arith::Analyzer* analyzer);
+
+}  // namespace relaxvm::schedule::cpu
