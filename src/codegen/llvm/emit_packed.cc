@@ -97,16 +97,13 @@ class PackedEmitter {
   }
 
   void Check(Value* condition, const char* kind, const std::string& message) {
-    auto* bad = llvm::BasicBlock::Create(module_->getContext(), "bad", fn_);
-    auto* good = llvm::BasicBlock::Create(module_->getContext(), "good", fn_);
-    b_.CreateCondBr(condition, good, bad);
-    b_.SetInsertPoint(bad);
-    llvm::Type* ptr = b_.getPtrTy();
-    auto raise =
-        Hidden(kRaiseSymbol, llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false));
-    b_.CreateCall(raise, {llvm::Constant::getNullValue(ptr), text_(kind), text_(message)});
-    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
-    b_.SetInsertPoint(good);
+    error_exit_.Unless(condition, text_(kind), text_(message), b_, [this](Value* k, Value* m) {
+      llvm::Type* ptr = b_.getPtrTy();
+      auto raise =
+          Hidden(kRaiseSymbol, llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false));
+      b_.CreateCall(raise, {llvm::Constant::getNullValue(ptr), k, m});
+      b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+    });
   }
 
   llvm::FunctionCallee Hidden(const char* name, llvm::FunctionType* type) {
@@ -144,6 +141,7 @@ class PackedEmitter {
   llvm::IRBuilder<>& b_;
   std::function<llvm::Constant*(const std::string&)> text_;
   llvm::Function* fn_ = nullptr;
+  ErrorExit error_exit_;
 };
 
 }  // namespace

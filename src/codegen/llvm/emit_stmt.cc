@@ -305,6 +305,10 @@ void ProgramEmitter::VisitSBlockRealize(const tir::SBlockRealizeObj* s) {
 
 void ProgramEmitter::Require(Value* condition, const char* kind, const std::string& message) {
   if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition); known && known->isOne()) return;
+  if (f_->error_slot == nullptr && f_->workspaces.empty()) {
+    return f_->error_exit.Unless(condition, Text(kind), Text(message), b_,
+                                 [this](Value* k, Value* m) { Raise(k, m); });
+  }
   auto* bad = llvm::BasicBlock::Create(module_->getContext(), "bad", f_->function);
   auto* good = llvm::BasicBlock::Create(module_->getContext(), "good", f_->function);
   b_.CreateCondBr(condition, good, bad,
@@ -319,19 +323,43 @@ void ProgramEmitter::Fail(const char* kind, const std::string& message) {
   llvm::Constant* kind_text = Text(kind);
   llvm::Constant* message_text = Text(message);
   FreeWorkspaces(0);
-  llvm::Type* ptr = b_.getPtrTy();
   if (f_->error_slot != nullptr) {
     auto* record = llvm::ConstantStruct::getAnon({kind_text, message_text});
     auto* global = new llvm::GlobalVariable(*module_, record->getType(), true,
                                             llvm::GlobalValue::PrivateLinkage, record, "error");
     llvm::StoreInst* store = b_.CreateAlignedStore(global, f_->error_slot, llvm::Align(8));
     store->setAtomic(llvm::AtomicOrdering::Release);
+    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
   } else {
-    Value* set_error = LoadField(f_->context, 32, ptr);
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false);
-    b_.CreateCall(type, set_error, {f_->context, kind_text, message_text});
+    Raise(kind_text, message_text);
   }
+}
+
+void ProgramEmitter::Raise(Value* kind, Value* message) {
+  llvm::Type* ptr = b_.getPtrTy();
+  Value* set_error = LoadField(f_->context, 32, ptr);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false);
+  b_.CreateCall(type, set_error, {f_->context, kind, message});
   b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+}
+
+void ErrorExit::Unless(Value* condition, llvm::Constant* kind, llvm::Constant* message,
+                       llvm::IRBuilder<>& b, const Leave& leave) {
+  llvm::BasicBlock* from = b.GetInsertBlock();
+  llvm::LLVMContext& context = from->getContext();
+  if (kind_ == nullptr) {
+    b.SetInsertPoint(llvm::BasicBlock::Create(context, "bad", from->getParent()));
+    kind_ = b.CreatePHI(b.getPtrTy(), 8);
+    message_ = b.CreatePHI(b.getPtrTy(), 8);
+    leave(kind_, message_);
+    b.SetInsertPoint(from);
+  }
+  auto* good = llvm::BasicBlock::Create(context, "good", from->getParent());
+  b.CreateCondBr(condition, good, kind_->getParent(),
+                 llvm::MDBuilder(context).createLikelyBranchWeights());
+  kind_->addIncoming(kind, from);
+  message_->addIncoming(message, from);
+  b.SetInsertPoint(good);
 }
 
 llvm::Constant* ProgramEmitter::Text(const std::string& text) {

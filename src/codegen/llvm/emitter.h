@@ -6,6 +6,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -37,11 +38,25 @@ struct BufferSlot {
 };
 
 // A function that is being written.
+// One way out of a function for all of its errors, to which each check hands two texts: a call for
+// each of them would be most of a small kernel's code.
+class ErrorExit {
+ public:
+  // Ends the block with what leaves the function.
+  using Leave = std::function<void(llvm::Value* kind, llvm::Value* message)>;
+  void Unless(llvm::Value* condition, llvm::Constant* kind, llvm::Constant* message,
+              llvm::IRBuilder<>& b, const Leave& leave);
+
+ private:
+  llvm::PHINode *kind_ = nullptr, *message_ = nullptr;
+};
+
 struct Frame {
   llvm::Function* function = nullptr;
   llvm::BasicBlock* allocas = nullptr;  // runs before everything else
   llvm::Value* context = nullptr;
   llvm::Value* error_slot = nullptr;  // tasks: where the record of an error goes
+  ErrorExit error_exit;               // of checks that nothing is to be freed after
   std::unordered_map<const ffi::Object*, llvm::Value*> vars;
   std::unordered_map<const ffi::Object*, BufferSlot> buffers;
   std::unordered_map<const ffi::Object*, llvm::Value*>
@@ -70,6 +85,8 @@ class ProgramEmitter : private tir::StmtVisitor {
   void BindScalars(const Signature& sig, llvm::Value* scalars);
   void DefineParameters(const Signature& sig, const std::vector<llvm::Value*>& tensors);
   void Require(llvm::Value* condition, const char* kind, const std::string& message);
+  // Leaves the function with an error.
+  void Raise(llvm::Value* kind, llvm::Value* message);
   llvm::Value* LoadField(llvm::Value* base, int64_t offset, llvm::Type* type);
   // ---- emit_packed.cc
   void EmitPacked(const Signature& sig, llvm::Function* direct, const std::string& name);
