@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the polynomial coefficients of src/codegen/llvm/math_*.cc with the error of each fit; with the word
-`tables`, src/codegen/llvm/math_tables.h.
+`tables`, src/codegen/llvm/math_tables.h.  Start it with `python -P`: this folder has a bisect.py.
 
 Each row is a function on an interval and a number of terms; the fit interpolates at Chebyshev nodes in 60 digits, which
 is within a small factor of the best possible.  Coefficients go from the highest power to the constant, for Horner.
@@ -8,6 +8,7 @@ is within a small factor of the best possible.  Coefficients go from the highest
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 
@@ -89,53 +90,96 @@ ROWS = [
 ]
 
 
-# ---- functions in pieces: 16 polynomials around the multiples of a step
+# ---- functions in pieces: a polynomial around the middle of each
+#
+# The piece of a magnitude a is the integer nearest to a (slope + bend a): short where the function is steep.
 
-NUM_PIECES = 16
-# name -> function of a magnitude, step, terms, does it start at 0 (and is relatively exact there)?
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    f: Callable[[mp.mpf], mp.mpf]  # of a magnitude; 0 at 0, and relatively exact there
+    limit: float  # the end of the last piece
+    count: int
+    terms: int
+    slope: float
+
+    @property
+    def bend(self) -> float:
+        return (self.count - 0.51 - self.slope * self.limit) / self.limit**2
+
+    def start(self, number: int) -> float:
+        """Where the piece before ends."""
+        if number == 0:
+            return 0.0
+        root = np.sqrt(self.slope**2 + 4 * self.bend * (number - 0.5))
+        return float(2 * (number - 0.5) / (self.slope + root))
+
+
+def _gelu_below(a: mp.mpf) -> mp.mpf:  # of -a
+    return -a * mp.erfc(a / mp.sqrt(2)) / 2
+
+
+PIECES_STRUCT = """
+// Piece number a (slope + bend a), rounded to an integer, holds a polynomial in a - center.
+template <int kTerms, int kCount>
+struct Pieces {
+  double limit, slope, bend;
+  float centers[kCount];
+  float terms[kTerms][kCount];
+};
+"""
+# Slopes by trial.  With these limits erf and tanh end in 1, which they keep for all greater numbers.
 PIECES = {
-    "Erf": (mp.erf, 0.27, 6, True),
-    "Tanh": (mp.tanh, 0.59, 8, True),
-    "Sigmoid": (lambda a: 1 / (1 + mp.exp(a)), 1.12, 7, False),  # of -a
-    "Gelu": (lambda a: a * mp.erfc(a / mp.sqrt(2)) / 2, 0.35, 8, True),  # of -a, negated
+    "Erf16": Pieces(mp.erf, 4.03, 16, 5, 6.809),
+    "Tanh16": Pieces(mp.tanh, 9.02, 16, 6, 3.37),
+    "Gelu16": Pieces(_gelu_below, 5.42, 16, 7, 1.476),
+    "Erf8": Pieces(mp.erf, 3.92, 8, 6, 3.163),
+    "Tanh8": Pieces(mp.tanh, 9.02, 8, 8, 1.508),
+    "Gelu8": Pieces(_gelu_below, 5.42, 8, 9, 0.73),
 }
 
 
 def least_squares(
-    f: Callable[[mp.mpf], mp.mpf], nodes: list[mp.mpf], first: float, terms: int
+    f: Callable[[mp.mpf], mp.mpf], nodes: list[mp.mpf], known: list[float], terms: int
 ) -> np.ndarray:
-    """Coefficients from the constant up, for a small relative error; the constant is given."""
+    """Coefficients from the constant up, for a small relative error; the first ones are given."""
     scale = float(max(abs(d) for d in nodes))
     x = np.array([float(d) / scale for d in nodes])
     y = np.array([float(f(d)) for d in nodes])
-    powers = x[:, None] ** np.arange(1, terms)
-    found = np.linalg.lstsq(powers / y[:, None], (y - first) / y, rcond=None)[0]
-    return np.append(first, found / scale ** np.arange(1, terms))
+    rest = y - sum(c * (x * scale) ** k for k, c in enumerate(known))
+    order = np.arange(len(known), terms)
+    found = np.linalg.lstsq(x[:, None] ** order / y[:, None], rest / y, rcond=None)[0]
+    return np.append(known, found / scale**order)
 
 
-def piece(name: str, number: int) -> np.ndarray:
-    f, step, terms, from_zero = PIECES[name]
-    center = mp.mpf(float(np.float32(step))) * number
-    half = mp.mpf(step) * mp.mpf("0.50025")
-    nodes = [half * mp.cos(mp.pi * (2 * k + 1) / 80) for k in range(40)]
-    if from_zero and number == 0:
-        up = [(half + d) / 2 for d in nodes]
-        slope = float(np.float32(mp.diff(f, 0)))
-        return np.append(0.0, least_squares(lambda d: f(d) / d, up, slope, terms - 1))
-    return least_squares(lambda d: f(center + d), nodes, float(np.float32(f(center))), terms)
+def piece(p: Pieces, number: int) -> tuple[float, np.ndarray]:
+    """The middle and the coefficients."""
+    # A little wider than the piece: the index is rounded.
+    low = p.start(number) - (1e-6 if number else 0.0)
+    high = p.start(number + 1) + 1e-6 if number < p.count - 1 else p.limit
+    center = float(np.float32((low + high) / 2)) if number else 0.0
+    middle, half = (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
+    nodes = [middle + half * mp.cos(mp.pi * (2 * k + 1) / 160) - center for k in range(80)]
+    if number == 0:
+        known = [0.0, float(np.float32(mp.diff(p.f, 0)))]
+    else:
+        known = [float(np.float32(p.f(mp.mpf(center))))]
+    return center, least_squares(lambda d: p.f(center + d), nodes, known, p.terms)
 
 
 def print_tables() -> None:
     print("// SPDX-License-Identifier: Apache-2.0")
-    print("// Made by tools/fit_math.py: coefficients of functions in 16 pieces, constants first.")
+    print("// Made by tools/fit_math.py: coefficients of functions in pieces, constants first.")
     print("#pragma once\n\nnamespace relaxvm::codegen::math {")
-    for name, (_, step, terms, _) in PIECES.items():
-        pieces = [piece(name, number) for number in range(NUM_PIECES)]
-        print(f"\ninline constexpr double k{name}Step = {float(np.float32(step))!r};")
-        print(f"inline constexpr float k{name}Pieces[{terms}][{NUM_PIECES}] = {{")
-        for term in range(terms):
-            print("{" + ", ".join(f"{np.float32(p[term]):.9g}" for p in pieces) + "},")
-        print("};")
+    print(PIECES_STRUCT, end="")
+    for name, p in PIECES.items():
+        fits = [piece(p, number) for number in range(p.count)]
+        print(f"\ninline constexpr Pieces<{p.terms}, {p.count}> k{name} = {{")
+        print(f"{p.limit:.9g}, {np.float32(p.slope):.9g}, {np.float32(p.bend):.9g},")
+        print("{" + ", ".join(f"{center:.9g}" for center, _ in fits) + "}, {")
+        for term in range(p.terms):
+            print("{" + ", ".join(f"{np.float32(c[term]):.9g}" for _, c in fits) + "},")
+        print("}};")
     powers = ", ".join(mp.nstr(mp.mpf(2) ** (mp.mpf(k) / 32), 9) for k in range(32))
     print(f"\n// 2^(k / 32)\ninline constexpr float kPowersOfTwo[32] = {{{powers}}};")
     print("\n}  // namespace relaxvm::codegen::math")

@@ -208,8 +208,8 @@ Num Atan2(Num y, Num x);
 
 // ---- functions of floats that have code of their own; the others go through double ------------
 
-// Functions in 32 pieces whose coefficients lie in registers, 16 lanes at a time.  Null where no
-// instruction picks lanes out of two registers (AVX-512 does).
+// Functions in pieces whose coefficients lie in registers, one for each lane.  Null where no
+// instruction picks lanes out of a register (AVX-512 and AVX2 do).
 llvm::Value* ByTable(ir::Intrin intrin, Num x);
 
 Num ExpF(Num x);

@@ -24,6 +24,7 @@ struct TargetTraits {
   bool fma = false;
   bool f16c = false;      // conversions of float16 in hardware
   bool rounding = false;  // floor, ceil, trunc, round in hardware
+  bool picks = false;     // lanes of a register by an index in each lane
   int vector_bits = 128;
   DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32

@@ -127,6 +127,7 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     traits.f16c = Has(subtarget, "f16c");
     traits.rounding = Has(subtarget, "sse4.1");
     traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
+    traits.picks = traits.fma && Has(subtarget, traits.vector_bits == 512 ? "avx512dq" : "avx2");
     const bool vl = Has(subtarget, "avx512vl");
     traits.pairs = vl && Has(subtarget, "avx512bf16") ? DotOf::kX86 : DotOf::kNone;
     const char* widest = traits.vector_bits == 512   ? "avx512bw"
