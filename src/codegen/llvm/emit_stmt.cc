@@ -25,7 +25,7 @@ constexpr int64_t kMaxSmallBytes = 1 << 10;
 constexpr int64_t kMaxUnroll = 4096;
 // Annotation of a serial loop: a load whose cache line is fetched in each iteration.
 constexpr const char* kPrefetch = "prefetch";
-constexpr const char* kPrefetchNear = "prefetch_near";  // beside it: into the first cache
+constexpr const char* kPrefetchNear = "prefetch_near";
 
 // Bytes of a buffer of constant shape, or -1.
 int64_t ConstantBytes(const tir::BufferTypeObj* type) {
@@ -183,28 +183,30 @@ void ProgramEmitter::VisitFor(const tir::ForObj* s) {
   Value* min = Eval(s->min);
   Value* count = Eval(s->extent);
   if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
-  auto prefetch = s->annotations.find(kPrefetch);
-  EmitSerialLoop(
-      s->loop_var, min, count, s->body, /*poll=*/false,
-      prefetch == s->annotations.end() ? ir::Expr() : (*prefetch).second.cast<ir::Expr>(),
-      s->annotations.count(kPrefetchNear) > 0);
+  EmitSerialLoop(s->loop_var, min, count, s->body, /*poll=*/false, s->annotations);
 }
 
-// Fetches the cache lines of a load (of a ramp of elements), into the second cache where the first
-// is busy with what is there.
-void ProgramEmitter::EmitPrefetch(const ir::Expr& e, bool near) {
+void ProgramEmitter::EmitPrefetches(const ir::DictAttrs& annotations) {
+  for (auto [name, cache] : {std::pair(kPrefetch, 2), {kPrefetchNear, 1}}) {
+    if (auto found = annotations.find(name); found != annotations.end())
+      EmitPrefetch((*found).second.cast<ir::Expr>(), cache);
+  }
+}
+
+// Fetches the cache lines of a load (of a ramp of elements) into the first or the second cache.
+void ProgramEmitter::EmitPrefetch(const ir::Expr& e, int cache) {
   const auto* load = e.as<tir::BufferLoadObj>();
   auto slot = load == nullptr ? f_->buffers.end() : f_->buffers.find(load->buffer.get());
   RELAXVM_CHECK(slot != f_->buffers.end()) << name_ << ": prefetch of what is no load";
   const Address address = AddressOf(slot->second, load->indices);
   Value* offset = address.offset;
-  constexpr int kRead = 0, kFirstCache = 3, kSecondCache = 2, kData = 1;
+  constexpr int kRead = 0, kData = 1;
+  const int locality = cache == 1 ? 3 : 2;
   for (int i = 0; i < address.lanes; ++i) {
     if (i > 0) offset = b_.CreateAdd(offset, address.lane_stride);
     Value* pointer = ElementPointer(slot->second, offset);
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
-                       {pointer, b_.getInt32(kRead), b_.getInt32(near ? kFirstCache : kSecondCache),
-                        b_.getInt32(kData)});
+                       {pointer, b_.getInt32(kRead), b_.getInt32(locality), b_.getInt32(kData)});
   }
   f_->memo.clear();
 }
@@ -225,8 +227,8 @@ void ProgramEmitter::EmitUnrolledLoop(const tir::ForObj* s, int64_t extent) {
 
 // Guarded once, tested at the end of each iteration: the form that LLVM's loop passes want.
 void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* extent,
-                                    const tir::Stmt& body, bool poll, const ir::Expr& prefetch,
-                                    bool near) {
+                                    const tir::Stmt& body, bool poll,
+                                    const ir::DictAttrs& annotations) {
   llvm::LLVMContext& context = module_->getContext();
   llvm::Type* type = ops_.RegisterType(var.dtype());
   extent = ops_.Cast(extent, Int(static_cast<int>(extent->getType()->getIntegerBitWidth())),
@@ -245,7 +247,7 @@ void ProgramEmitter::EmitSerialLoop(const ir::Var& var, Value* min, Value* exten
   f_->vars[var.get()] = from_zero ? step : b_.CreateAdd(min, step, "", false, /*HasNSW=*/true);
   f_->memo.clear();
   if (poll) PollInterrupt();
-  if (prefetch.defined()) EmitPrefetch(prefetch, near);
+  EmitPrefetches(annotations);
   size_t workspaces = f_->workspaces.size();
   Visit(body);
   FreeWorkspaces(workspaces);

@@ -104,10 +104,10 @@ class ProgramEmitter : private tir::StmtVisitor {
   void VisitSBlock(const tir::SBlockObj* s) override;
   void VisitSBlockRealize(const tir::SBlockRealizeObj* s) override;
   void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
-                      const tir::Stmt& body, bool poll, const ir::Expr& prefetch = ir::Expr(),
-                      bool near = false);
+                      const tir::Stmt& body, bool poll, const ir::DictAttrs& annotations = {});
   llvm::Value* Kept(llvm::Value* v);
-  void EmitPrefetch(const ir::Expr& load, bool near);
+  void EmitPrefetches(const ir::DictAttrs& annotations);
+  void EmitPrefetch(const ir::Expr& load, int cache);
   void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);
   void PollInterrupt();
   void Fail(const char* kind, const std::string& message);  // leaves the function with an error

@@ -17,6 +17,8 @@ using tir::SeqStmt;
 // place is not felt.
 constexpr int64_t kWorkPerTask = 6144;
 constexpr int64_t kMaxTilesPerTask = 16;
+// Tiles that share a block of B.
+constexpr int64_t kTilesPerBlock = 8;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // A multiplication of a vector of B costs as much as this many rows at least: memory serves B no
 // faster.
@@ -141,8 +143,16 @@ class ContractionEmitter {
     for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
     depth = analyzer_->Simplify(depth);
     const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
+    depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
+    if (BytesOfA(depth) > machine_.l2_bytes) {
+      c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
+    }
+    c_.b_is_far = BytesOfB(depth) > machine_.l2_bytes;
     const int64_t per_task =
-        std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1, kMaxTilesPerTask);
+        depth_blocks_.has_value()
+            ? kTilesPerBlock
+            : std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1,
+                                  kMaxTilesPerTask);
     const Expr chunks = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task));
     const Expr first = chunk * Expr(per_task);
     const Expr tiles = analyzer_->Simplify(ir::Min(per_task, num_tiles_ - first));
@@ -157,11 +167,29 @@ class ContractionEmitter {
                  : Stmt(tir::IfThenElse(ir::Less(panel, full_panels_), full, rest));
     }
     std::vector<Axis> tasks = c_.OuterOfB();
-    tasks.push_back({panel, panels_});
+    // The panel of B stays in the second cache while rows of A pass; where it is too large for
+    // that, rows of A stay.
+    if (!depth_blocks_.has_value()) tasks.push_back({panel, panels_});
     tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
     tasks.push_back({chunk, chunks});
+    if (depth_blocks_.has_value()) tasks.push_back({panel, panels_});
     const Expr rows = ir::Min(rows_ * per_task, ir::Max(c_.row.extent, kRowsPerLoad));
     return OverTasks(tasks, body, depth * Expr(width_ / lanes_) * rows, analyzer_);
+  }
+
+  // 0 when A has no rows of its own that lie along the sum, or nobody knows how many.
+  int64_t BytesOfA(const Expr& depth) const {
+    if (c_.stage.reduce.size() != 1) return 0;
+    const Expr elements = analyzer_->Simplify(c_.row.extent * depth);
+    const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+    return ir::AsInt(elements).value_or(0) * c_.group * SizeInBytes(type);
+  }
+
+  // 0 when its width or depth is not known.
+  int64_t BytesOfB(const Expr& depth) const {
+    const Expr elements = analyzer_->Simplify(c_.vector.extent * depth);
+    const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
+    return ir::AsInt(elements).value_or(0) * (c_.b_in_words ? 1 : c_.group) * SizeInBytes(type);
   }
 
   // `vectors` whole registers.
@@ -194,42 +222,112 @@ class ContractionEmitter {
     return chosen;
   }
 
-  // Tiles [first, first + tiles) of the rows.  Rows that tiles of rows_ do not divide are spread
-  // over the tiles so that their heights differ by one at most: a tile of few rows would wait for
-  // memory.
+  // Where the rows of tile `at` begin.  Rows that tiles of rows_ do not divide are spread over the
+  // tiles so that their heights differ by one at most: a tile of few rows would wait for memory.
+  struct Heights {
+    Expr low, higher;  // every tile has `low` rows, the first `higher` tiles one more
+    Expr StartOf(const Expr& at) const { return at * low + ir::Min(at, higher); }
+  };
+
+  // Tiles [first, first + tiles) of the rows.
   Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles,
              const std::vector<Columns>& columns, const Expr& limit) {
+    const Expr& extent = c_.row.extent;
+    TilePart part{panel, Expr(), 0, columns, limit, std::nullopt};
+    if (analyzer_->ProveEqual(ir::FloorMod(extent, rows_), 0))
+      return Chunk(part, first, tiles, {Expr(rows_), Expr(0)});
+    if (auto known = ir::AsInt(extent)) {
+      const int64_t count = (known.value() + rows_ - 1) / rows_;
+      return Chunk(part, first, tiles, {Expr(known.value() / count), Expr(known.value() % count)});
+    }
+    Var count("tiles", Int(64)), low("low", Int(64)), higher("higher", Int(64));
+    // No rows: the loops do not run.
+    return SeqStmt::Flatten(
+        {tir::Bind(count, ir::Max(num_tiles_, 1)), tir::Bind(low, ir::FloorDiv(extent, count)),
+         tir::Bind(higher, extent - low * count), Chunk(part, first, tiles, {low, higher})});
+  }
+
+  Stmt Chunk(TilePart part, const Expr& first, const Expr& tiles, const Heights& heights) {
+    if (!depth_blocks_.has_value()) return Pass(c_, part, first, tiles, heights);
+    // Block after block of the sum is added to the sums of all tiles: the block of B stays in the
+    // second cache while they pass.
+    const DepthBlocks& blocks = *depth_blocks_;
+    Var start("first_row", Int(64)), rows("num_rows", Int(64)), block("block", Int(64));
+    Var row("row", Int(64)), lane("lane", Int(64)), from("from", Int(64));
+    Buffer sums("sums", {Expr(kTilesPerBlock * rows_ * width_)}, c_.acc);
+    part.partial = PartialSums{sums, start};
+    ffi::Array<Stmt> seq = {tir::AllocBuffer(sums), tir::Bind(start, heights.StartOf(first)),
+                            tir::Bind(rows, heights.StartOf(first + tiles) - start)};
+    const int64_t vectors = width_ / lanes_;
+    Var vector("vector", Int(64));
+    seq.push_back(Loop(
+        vector, rows * Expr(vectors), ForKind::kSerial,
+        tir::For(lane, 0, lanes_, ForKind::kVectorized,
+                 tir::BufferStore(sums, ir::Const(c_.acc, 0), {vector * Expr(lanes_) + lane}))));
+    // The same contraction over one block of the outermost axis of the sum.
+    Contraction c = c_;
+    Axis& axis = c.stage.reduce.front();
+    const Axis whole = axis;
+    axis = {Var("in_block", Int(64)), blocks.even * blocks.count == ir::AsInt(whole.extent)
+                                          ? Expr(blocks.even)
+                                          : ir::Min(blocks.even, whole.extent - from)};
+    ffi::Map<Var, Expr> map;
+    map.Set(whole.var, from + axis.var);
+    c.a = tir::Substitute(c.a, map);
+    c.b = tir::Substitute(c.b, map);
+    Stmt pass = SeqStmt::Flatten(
+        {tir::Bind(from, block * Expr(blocks.even)), Pass(c, part, first, tiles, heights)});
+    seq.push_back(Loop(block, blocks.count, ForKind::kSerial, pass));
+    part.row_start = start;
+    seq.push_back(EmitFinish(c_, width_, part, rows, machine_, analyzer_));
+    return SeqStmt::Flatten(seq);
+  }
+
+  // One pass over the tiles.
+  Stmt Pass(const Contraction& c, TilePart part, const Expr& first, const Expr& tiles,
+            const Heights& heights) {
     Var tile("tile", Int(64));
     const Expr at = first + tile;
     auto code = [&](int64_t rows, const Expr& start) {
-      return EmitTile(c_, width_, {panel, start, rows, columns, limit}, machine_, analyzer_);
+      part.rows = rows;
+      part.row_start = start;
+      return EmitTile(c, width_, part, machine_, analyzer_);
     };
-    const Expr& extent = c_.row.extent;
-    if (analyzer_->ProveEqual(ir::FloorMod(extent, rows_), 0)) {
-      return Loop(tile, tiles, ForKind::kSerial, code(rows_, at * Expr(rows_)));
-    }
-    if (auto known = ir::AsInt(extent)) {
-      const int64_t count = (known.value() + rows_ - 1) / rows_;
-      const int64_t low = known.value() / count, higher = known.value() % count;
-      const Expr start = at * Expr(low) + ir::Min(at, higher);
-      Stmt body = code(low, start);
-      if (higher > 0) body = tir::IfThenElse(ir::Less(at, higher), code(low + 1, start), body);
+    if (auto low = ir::AsInt(heights.low)) {
+      const Expr start = analyzer_->Simplify(heights.StartOf(at));
+      Stmt body = code(low.value(), start);
+      if (!ir::IsIntValue(heights.higher, 0))
+        body = tir::IfThenElse(ir::Less(at, heights.higher), code(low.value() + 1, start), body);
       return Loop(tile, tiles, ForKind::kSerial, body);
     }
-    Var count("tiles", Int(64)), low("low", Int(64)), higher("higher", Int(64));
     Var height("height", Int(64)), start("start", Int(64));
     Stmt forms = code(1, start);
     for (int64_t rows = 2; rows <= rows_; ++rows)
       forms = tir::IfThenElse(ir::Equal(height, rows), code(rows, start), forms);
-    // No rows: the loop does not run.
-    ffi::Array<Stmt> seq = {tir::Bind(count, ir::Max(num_tiles_, 1)),
-                            tir::Bind(low, ir::FloorDiv(extent, count)),
-                            tir::Bind(higher, extent - low * count)};
-    Stmt body = SeqStmt::Flatten(
-        {tir::Bind(height, low + ir::Select(ir::Less(at, higher), Expr(1), Expr(0))),
-         tir::Bind(start, at * low + ir::Min(at, higher)), forms});
-    seq.push_back(tir::For(tile, 0, tiles, ForKind::kSerial, body));
-    return SeqStmt::Flatten(seq);
+    Stmt body =
+        SeqStmt::Flatten({tir::Bind(height, heights.low + ir::Select(ir::Less(at, heights.higher),
+                                                                     Expr(1), Expr(0))),
+                          tir::Bind(start, heights.StartOf(at)), forms});
+    return tir::For(tile, 0, tiles, ForKind::kSerial, body);
+  }
+
+  // How the sum goes by blocks of its outermost axis, where one panel of B does not fit into the
+  // second cache beside rows of A.  A single tile of rows has no use of it: B passes once.
+  struct DepthBlocks {
+    int64_t even, count;  // of each but the last; blocks
+  };
+  std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
+    if (!depth.has_value() || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1))
+      return std::nullopt;
+    const Axis& outermost = c_.stage.reduce.front();
+    const int64_t extent = ir::AsInt(outermost.extent).value();
+    const int64_t bytes = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
+    const int64_t each = depth.value() / extent * (c_.b_in_words ? 1 : c_.group) * bytes * width_;
+    if (each * extent <= machine_.l2_bytes / 2) return std::nullopt;
+    const int64_t most = std::max<int64_t>(1, machine_.l2_bytes / 4 / each);
+    const int64_t count = (extent + most - 1) / most;
+    const int64_t even = (extent + count - 1) / count;
+    return DepthBlocks{even, (extent + even - 1) / even};
   }
 
   Contraction c_;
@@ -239,6 +337,7 @@ class ContractionEmitter {
   int64_t width_ = 1;  // elements of a panel
   int64_t rows_ = 1;   // of a tile, at most
   Expr full_panels_, panels_, num_tiles_;
+  std::optional<DepthBlocks> depth_blocks_;
 };
 
 }  // namespace

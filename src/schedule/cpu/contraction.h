@@ -31,6 +31,10 @@ struct Contraction {
   bool b_in_words = false;      // B's buffer has a group as one int32
   bool a_is_signed = false, b_is_signed = false;
 
+  // A lies beyond the second cache: while a tile is computed, this much of k of the next tile's
+  // rows is fetched.
+  int64_t fetch_depth = 0;
+  bool b_is_far = false;    // so does B
   bool dot_signed = false;  // the machine has an instruction for two signed sides
 
   bool BothSigned() const { return a_is_signed && b_is_signed; }
@@ -67,6 +71,13 @@ struct Columns {
   int64_t lanes;
 };
 
+// Sums on their way, where the reduction goes by blocks: those of row `row` of C lie in `sums` from
+// (row - first_row) * width on.
+struct PartialSums {
+  Buffer sums;
+  Expr first_row;
+};
+
 // The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of
 // panel `panel`, those at or above `limit` (null: none) left out.
 struct TilePart {
@@ -75,9 +86,13 @@ struct TilePart {
   int64_t rows;
   std::vector<Columns> columns;
   Expr limit;
+  std::optional<PartialSums> partial;  // is there: added to, and C is not written
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);
+// Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial.
+Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
+                const Machine& machine, arith::Analyzer* analyzer);
 
 // Copies B to panels of `width` columns in a temporary and makes `c` read them there.
 struct PackedB {

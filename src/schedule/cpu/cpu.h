@@ -20,9 +20,9 @@ inline constexpr const char* kParallelIf = "parallel_if";
 // caches.  Stores of whole vectors must then start at multiples of the vector.
 inline constexpr const char* kStreamIf = "stream_if";
 // Annotation of a serial loop: a load of one element or a ramp of them, whose cache lines are
-// fetched in each iteration; its index may lie outside of the buffer.
+// fetched into the second cache in each iteration; its index may lie outside of the buffer.
 inline constexpr const char* kPrefetch = "prefetch";
-// Beside it: they go into the first cache, not just the second one.
+// The same, into the first cache.
 inline constexpr const char* kPrefetchNear = "prefetch_near";
 
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits);

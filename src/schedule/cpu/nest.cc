@@ -215,8 +215,8 @@ class NestEmitter {
     Expr at = tir::Substitute(load->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, lanes_, lines);
     auto copy = ffi::make_object<tir::ForObj>(*loop);
-    copy->annotations.Set(kPrefetch, Buffer(load->buffer).Load({at}));
-    if (stage_.ahead_near) copy->annotations.Set(kPrefetchNear, int64_t{1});
+    copy->annotations.Set(stage_.ahead_near ? kPrefetchNear : kPrefetch,
+                          Buffer(load->buffer).Load({at}));
     return ir::NodeRef<For>(std::move(copy));
   }
 

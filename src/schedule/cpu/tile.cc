@@ -16,6 +16,12 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
+// A tile of no more rows takes B as fast as the caches give it: B is fetched this many bytes ahead,
+// half a page, for what the machine fetches by itself starts anew at each page.
+constexpr int64_t kRowsThatWait = 3;
+constexpr int64_t kRowsThatWaitForMemory = 6;  // where B lies beyond the second cache
+constexpr int64_t kAheadBytes = 2048;
+constexpr int64_t kLineBytes = 64;
 
 class TileEmitter {
  public:
@@ -24,6 +30,7 @@ class TileEmitter {
       : c_(c),
         part_(part),
         analyzer_(analyzer),
+        panel_width_(panel_width),
         panel_start_(part.panel * Expr(panel_width)),
         width_(part.columns.back().offset + part.columns.back().lanes),
         num_sets_(SetsFor(machine)),
@@ -35,8 +42,10 @@ class TileEmitter {
     for (int64_t set = 0; set < num_sets_; ++set) {
       EachRegister([&](int64_t row, const Columns& c, bool) {
         Var lane("lane", Int(64));
-        seq.push_back(
-            Lanes(lane, c, BufferStore(acc_, ir::Const(c_.acc, 0), {At(set, row, c) + lane})));
+        Expr from = part_.partial.has_value() && set == 0
+                        ? part_.partial->sums.Load({InSums(row_start_ + Expr(row), c) + lane})
+                        : Expr(ir::Const(c_.acc, 0));
+        seq.push_back(Lanes(lane, c, BufferStore(acc_, from, {At(set, row, c) + lane})));
       });
     }
     if (c_.NeedsCorrection()) {
@@ -46,12 +55,28 @@ class TileEmitter {
     }
     seq.push_back(Sum());
     AddSets(&seq);
-    Store(&seq);
+    if (part_.partial.has_value()) {
+      StorePartial(&seq);
+    } else {
+      Store(&seq);
+    }
     return SeqStmt::Flatten(seq);
   }
 
+  Stmt Finish(const Expr& num_rows) const {
+    Var row("row", Int(64));
+    ffi::Array<Stmt> runs;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      runs.push_back(StoreRun(row, c, v + 1 == part_.columns.size(), part_.partial->sums,
+                              InSums(row_start_ + row, c)));
+    }
+    return SeqStmt::Flatten({tir::Bind(row_start_, part_.row_start),
+                             Loop(row, num_rows, ForKind::kSerial, SeqStmt::Flatten(runs))});
+  }
+
  private:
-  // A small tile has few sums; several sets of them, each for a half or a quarter of k, keep the
+  // A small tile has few sums; several sets of them, each for every second or fourth k, keep the
   // units busy.
   int64_t SetsFor(const Machine& machine) const {
     const int64_t registers = part_.rows * static_cast<int64_t>(part_.columns.size());
@@ -75,6 +100,10 @@ class TileEmitter {
 
   Expr At(int64_t set, int64_t row, const Columns& c) const {
     return Expr((set * part_.rows + row) * width_ + c.offset);
+  }
+  // Where the sums of `row` of C lie, of one run of columns.
+  Expr InSums(const Expr& row, const Columns& c) const {
+    return (row - part_.partial->first_row) * Expr(panel_width_) + Expr(c.offset);
   }
   static Stmt Lanes(const Var& lane, const Columns& c, const Stmt& body) {
     return For(lane, 0, c.lanes, ForKind::kVectorized, body);
@@ -197,11 +226,62 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
+  // A loop over k, whose step takes B at `k` and the `count` - 1 that follow, fetching B ahead.
+  Stmt FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
+    const auto* loop = steps.as<tir::ForObj>();
+    const int64_t most = c_.b_is_far ? kRowsThatWaitForMemory : kRowsThatWait;
+    if (loop == nullptr || part_.rows > most) return steps;
+    Buffer b(c_.LoadOf(c_.b)->buffer);
+    const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
+    const int64_t run = (c_.b_in_words ? 1 : c_.group) * width_ * count;  // elements of each step
+    const int64_t lines = (run + line - 1) / line;
+    const int64_t ahead = std::max<int64_t>(1, kAheadBytes / kLineBytes / lines) * count;
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.stage.reduce.back().var, k + Expr(ahead));
+    if (c_.panel_width > 0) {
+      map.Set(c_.panel, part_.panel);
+      map.Set(c_.column, Expr(part_.columns.front().offset));
+    } else {
+      map.Set(c_.vector.var, panel_start_ + Expr(part_.columns.front().offset));
+    }
+    Expr at = tir::Substitute(c_.LoadOf(c_.b)->indices[0], map);
+    if (lines > 1) at = ir::RampExpr(at, line, lines);
+    return Annotated(loop, kPrefetchNear, b.Load({at}));
+  }
+
+  static Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& load) {
+    auto copy = ffi::make_object<tir::ForObj>(*loop);
+    copy->annotations.Set(name, load);
+    return ir::NodeRef<For>(std::move(copy));
+  }
+
+  // A loop over k that fetches the next tile's rows of A into the second cache, one line at most
+  // each step, row after row: the machine itself follows a row after some lines only, and each tile
+  // has new rows.
+  Stmt FetchingA(const Stmt& steps) const {
+    const auto* loop = steps.as<tir::ForObj>();
+    const auto* load = c_.LoadOf(c_.a);
+    const int64_t line = kLineBytes / (SizeInBytes(Buffer(load->buffer).elem_dtype()) * c_.group);
+    if (loop == nullptr || c_.fetch_depth == 0 || part_.rows > line) return steps;
+    const int64_t lines = (c_.fetch_depth + line - 1) / line;
+    const Expr number = ir::FloorDiv(loop->loop_var * Expr(part_.rows), line);
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.row.var, row_start_ + Expr(part_.rows) + ir::FloorDiv(number, lines));
+    map.Set(c_.stage.reduce.back().var, ir::FloorMod(number, lines) * Expr(line));
+    return Annotated(loop, kPrefetch,
+                     Buffer(load->buffer).Load({tir::Substitute(load->indices[0], map)}));
+  }
+
   Stmt Sum() const {
-    if (num_sets_ == 1) return Loops(c_.stage.reduce, Step(0));
-    // The innermost axis in num_sets_ parts, what is left into the first set.  Each set has a part
-    // of its own: B then arrives in several streams, which memory serves faster than one.
-    const Axis& inner = c_.stage.reduce.back();
+    if (c_.stage.reduce.empty()) return Step(0);
+    const std::vector<Axis>& reduce = c_.stage.reduce;
+    const Axis& inner = reduce.back();
+    const std::vector<Axis> outer(reduce.begin(), reduce.end() - 1);
+    if (num_sets_ == 1) {
+      Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
+      return Loops(outer, FetchingA(FetchingB(steps, inner.var, 1)));
+    }
+    // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
     Var round("round", Int(64)), rest("rest", Int(64));
     auto step_at = [&](int64_t set, const Expr& k) {
@@ -211,12 +291,13 @@ class TileEmitter {
     };
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets_; ++set)
-      sets.push_back(step_at(set, analyzer_->Simplify(rounds * Expr(set)) + round));
+      sets.push_back(step_at(set, round * Expr(num_sets_) + Expr(set)));
     const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
     const Expr left = analyzer_->Simplify(inner.extent - done);
-    Stmt both = SeqStmt::Flatten({Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets)),
+    Stmt all = Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets));
+    Stmt both = SeqStmt::Flatten({FetchingB(all, round * Expr(num_sets_), num_sets_),
                                   Loop(rest, left, ForKind::kSerial, step_at(0, done + rest))});
-    return Loops({c_.stage.reduce.begin(), c_.stage.reduce.end() - 1}, both);
+    return Loops(outer, both);
   }
 
   void AddSets(ffi::Array<Stmt>* seq) const {
@@ -240,7 +321,8 @@ class TileEmitter {
     map.Set(c_.row.var, row_start_ + row);
     map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
     Expr value = sums.Load({at + lane});
-    if (c_.NeedsCorrection()) value = value - correction_.Load({Expr(c.offset) + lane});
+    if (c_.NeedsCorrection() && !part_.partial.has_value())
+      value = value - correction_.Load({Expr(c.offset) + lane});
     if (c_.stage.finish.defined()) {
       map.Set(c_.stage.reduced, value);
       value = tir::Substitute(c_.stage.finish, map);
@@ -251,6 +333,16 @@ class TileEmitter {
     return Lanes(
         lane, c,
         BufferStore(*c_.stage.out, value, {tir::Substitute(c_.stage.indices[0], map)}, inside));
+  }
+
+  void StorePartial(ffi::Array<Stmt>* seq) const {
+    EachRegister([&](int64_t row, const Columns& c, bool) {
+      Var lane("lane", Int(64));
+      Expr sum = acc_.Load({At(0, row, c) + lane});
+      if (c_.NeedsCorrection()) sum = sum - correction_.Load({Expr(c.offset) + lane});
+      Expr to = InSums(row_start_ + Expr(row), c) + lane;
+      seq->push_back(Lanes(lane, c, BufferStore(part_.partial->sums, sum, {to})));
+    });
   }
 
   void Store(ffi::Array<Stmt>* seq) const {
@@ -283,6 +375,7 @@ class TileEmitter {
   const Contraction& c_;
   const TilePart& part_;
   arith::Analyzer* analyzer_;
+  int64_t panel_width_;
   Expr panel_start_;
   int64_t width_;  // of all columns
   int64_t num_sets_;
@@ -297,6 +390,11 @@ class TileEmitter {
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer) {
   return TileEmitter(c, width, part, machine, analyzer).Run();
+}
+
+Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
+                const Machine& machine, arith::Analyzer* analyzer) {
+  return TileEmitter(c, width, part, machine, analyzer).Finish(num_rows);
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -184,8 +184,7 @@ class TransposeEmitter {
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
     auto copy = ffi::make_object<ForObj>(*loop);
-    copy->annotations.Set(kPrefetch, Buffer(turned_.front()->buffer).Load({at}));
-    copy->annotations.Set(kPrefetchNear, int64_t{1});
+    copy->annotations.Set(kPrefetchNear, Buffer(turned_.front()->buffer).Load({at}));
     return ir::NodeRef<For>(std::move(copy));
   }
 
