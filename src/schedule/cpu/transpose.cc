@@ -2,10 +2,10 @@
 // EmitTranspose: an elementwise stage that reads along one axis and writes along another.
 //
 // Tiles of lanes x lanes elements are read by rows, turned round in registers and stored by rows of
-// the result, so that both sides touch whole cache lines.  Tiles go by blocks of 32 KiB, which the
-// first cache holds: inside, neighbours in the result follow each other, so that memory is written
-// by runs of several lines; while a block is turned round, the next one is fetched in the order of
-// memory.  What is written past the caches goes by narrower and longer blocks.
+// the result, so that both sides touch whole cache lines.  Tiles go by blocks of 64 KiB: inside,
+// neighbours in the result follow each other, so that memory is written by runs of several lines;
+// while a block is turned round, the next one is fetched in the order of memory.  What is written
+// past the caches goes by narrower blocks of 32 KiB, which the first cache holds.
 //
 // Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
 // 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
@@ -31,8 +31,9 @@ constexpr int64_t kLineBytes = 64;
 // Bytes of a block in a row of the result, and elements of it in a row of the operand.
 struct BlockShape {
   int64_t run_bytes, from;
+  const char* prefetch;  // of the next block
 };
-constexpr BlockShape kPlain = {256, 128}, kPastCaches = {128, 256};
+constexpr BlockShape kPlain = {256, 256, kPrefetch}, kPastCaches = {128, 256, kPrefetchNear};
 constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
 
 // Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
@@ -184,7 +185,7 @@ class TransposeEmitter {
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
     auto copy = ffi::make_object<ForObj>(*loop);
-    copy->annotations.Set(kPrefetchNear, Buffer(turned_.front()->buffer).Load({at}));
+    copy->annotations.Set(block_.prefetch, Buffer(turned_.front()->buffer).Load({at}));
     return ir::NodeRef<For>(std::move(copy));
   }
 
