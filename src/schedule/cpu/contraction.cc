@@ -32,6 +32,9 @@ constexpr int64_t kMostRowsOfDots = 2;
 // code of its own.
 constexpr int64_t kMaxRowForms = 8;
 
+// Each vector of columns has a left side of its own: a second one would share nothing.
+constexpr int64_t kVectorsSideBySide = 1;
+
 class ContractionEmitter {
  public:
   ContractionEmitter(Contraction c, const Machine& machine, arith::Analyzer* analyzer)
@@ -63,6 +66,8 @@ class ContractionEmitter {
     int64_t vectors = target::PanelVectors(machine_, columns.value_or(0), SizeInBytes(c_.acc));
     if (c_.panel_width > 0) {
       vectors = c_.panel_width / lanes_;
+    } else if (c_.side_by_side.has_value()) {
+      vectors = kVectorsSideBySide;
     } else if (ir::IsIntValue(c_.row.extent, 1) && columns.has_value()) {
       // One row has no second chain per column: more columns hide the latency.
       vectors = std::min<int64_t>(machine_.num_vectors >= 32 ? 12 : 6,
@@ -121,7 +126,9 @@ class ContractionEmitter {
       const int64_t taken = vectors * (c_.NeedsCorrection() ? 2 : 1) + 2;
       most = (machine_.num_vectors - taken) / vectors;
     }
-    most = std::clamp<int64_t>(most, 1, 16);
+    if (c_.side_by_side.has_value())  // what all rows are multiplied with stays in registers
+      most = machine_.num_vectors - 2 - c_.side_by_side->depth;
+    most = std::clamp<int64_t>(most, c_.side_by_side.has_value() ? 4 : 1, 16);
     const auto rows = ir::AsInt(c_.row.extent);
     if (!rows.has_value()) {
       rows_ = std::min(most, kMaxRowForms);
@@ -144,7 +151,7 @@ class ContractionEmitter {
     depth = analyzer_->Simplify(depth);
     const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
     depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
-    if (BytesOfA(depth) > machine_.l2_bytes) {
+    if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
       c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
     }
     c_.b_is_far = BytesOfB(depth) > machine_.l2_bytes;
@@ -317,7 +324,8 @@ class ContractionEmitter {
     int64_t even, count;  // of each but the last; blocks
   };
   std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
-    if (!depth.has_value() || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1))
+    if (!depth.has_value() || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
+        c_.side_by_side.has_value())
       return std::nullopt;
     const Axis& outermost = c_.stage.reduce.front();
     const int64_t extent = ir::AsInt(outermost.extent).value();

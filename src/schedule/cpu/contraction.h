@@ -31,6 +31,15 @@ struct Contraction {
   bool b_in_words = false;      // B's buffer has a group as one int32
   bool a_is_signed = false, b_is_signed = false;
 
+  // Narrow groups side by side (a grouped convolution): the vector axis runs over the columns of
+  // all groups, `columns` of each, and `a` is a load that uses `group`.  The innermost axis of the
+  // sum is the group's own: `depth` neighbours in A, behind them those of the next group.
+  struct SideBySide {
+    Var group{"group", Int(64)};
+    int64_t columns = 0, depth = 0;
+  };
+  std::optional<SideBySide> side_by_side;
+
   // A lies beyond the second cache: while a tile is computed, this much of k of the next tile's
   // rows is fetched.
   int64_t fetch_depth = 0;

@@ -10,6 +10,9 @@ namespace {
 using tir::BufferLoad;
 using tir::BufferLoadObj;
 
+// Groups go side by side where the left sides of a vector's columns take no more vectors than this.
+constexpr int64_t kMostDepth = 2;
+
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
 // Is `e` axis // c (or axis % c) with a constant c?  Gives c.
@@ -45,6 +48,7 @@ class Reader {
     c_.b_is_signed = IsInt(StripCasts(c_.b).dtype());
     c_.dot_signed = machine_.dot_signed;
     if (c_.group == 1) FormGroups();
+    PutSideBySide();
     return std::move(c_);
   }
 
@@ -249,6 +253,76 @@ class Reader {
     const auto depth = ir::AsInt(inner.extent);
     if (!depth.has_value() || depth.value() % size != 0) return;
     c_.group_if_packed = size;
+  }
+
+  // Groups too narrow for a vector, whose columns are neighbours in B and C: one vector axis over
+  // all of them.
+  void PutSideBySide() {
+    const auto columns = ir::AsInt(c_.vector.extent);
+    const int64_t lanes = machine_.Lanes(std::max<int64_t>(SizeInBytes(c_.acc), 1));
+    if (c_.group > 1 || c_.group_if_packed > 1 || c_.panel_width > 0 || c_.stage.reduce.empty() ||
+        !columns.has_value() || columns.value() * 2 > lanes || lanes % columns.value() != 0)
+      return;
+    for (const Expr& operand : {c_.a, c_.b}) {
+      if (operand.as<BufferLoadObj>() == nullptr || operand.dtype() != c_.acc) return;
+    }
+    auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
+    auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
+    auto out = LinearOffset::Of(c_.stage.indices[0], c_.AllAxes());
+    const Axis& inner = c_.stage.reduce.back();
+    const auto depth = ir::AsInt(inner.extent);
+    if (!depth.has_value() || depth.value() > kMostDepth * columns.value() ||
+        !ir::IsIntValue(a->Coeff(inner.var), 1) || !ir::IsIntValue(b->Coeff(c_.vector.var), 1))
+      return;
+    for (size_t i = 0; i < c_.batch.size(); ++i) {
+      const Axis group = c_.batch[i];
+      if (!ir::IsIntValue(a->Coeff(group.var), depth.value()) ||
+          !ir::IsIntValue(b->Coeff(group.var), columns.value()) ||
+          !ir::IsIntValue(out->Coeff(group.var), columns.value()))
+        continue;
+      const Axis all{Var(c_.vector.var->name, Int(64)),
+                     analyzer_->Simplify(group.extent * c_.vector.extent)};
+      ffi::Map<Var, Expr> map;
+      map.Set(c_.vector.var, all.var - group.var * Expr(columns.value()));
+      const Expr right = Offsets(c_.b, map),
+                 to = analyzer_->Simplify(tir::Substitute(c_.stage.indices[0], map));
+      const Expr finish =
+          c_.stage.finish.defined() ? Offsets(c_.stage.finish, map) : c_.stage.finish;
+      if (UsesVar(right, group.var) || UsesVar(to, group.var) ||
+          (finish.defined() && UsesVar(finish, group.var)))
+        continue;
+      c_.b = right;
+      c_.stage.indices = {to};
+      c_.stage.finish = finish;
+      for (size_t d = c_.stage.spatial.size(); d-- > 0;) {
+        Axis& axis = c_.stage.spatial[d];
+        if (axis.var.same_as(c_.vector.var)) axis = all;
+        if (axis.var.same_as(group.var))
+          c_.stage.spatial.erase(c_.stage.spatial.begin() + static_cast<std::ptrdiff_t>(d));
+      }
+      c_.batch.erase(c_.batch.begin() + static_cast<std::ptrdiff_t>(i));
+      c_.vector = all;
+      c_.side_by_side = Contraction::SideBySide{group.var, columns.value(), depth.value()};
+      return;
+    }
+  }
+
+  // `e` with the offsets of its loads substituted and put together again.
+  Expr Offsets(const Expr& e, const ffi::Map<Var, Expr>& map) const {
+    class Simplifier : public tir::StmtMutator {
+     public:
+      explicit Simplifier(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
+      Expr MutateBufferLoad(const BufferLoad& load) override {
+        return BufferLoad(load->buffer, load->indices.Map([&](const Expr& at) {
+          return analyzer_->Simplify(at);
+        }),
+                          load->predicate, load->span);
+      }
+
+     private:
+      arith::Analyzer* analyzer_;
+    };
+    return Simplifier(analyzer_).Mutate(tir::Substitute(e, map));
   }
 
   const Machine& machine_;

@@ -83,7 +83,7 @@ class TileEmitter {
     const auto columns = static_cast<int64_t>(part_.columns.size());
     const int64_t others = columns + 1 + (c_.NeedsCorrection() ? columns : 0);
     int64_t sets = 1;
-    if (c_.stage.reduce.empty()) return sets;
+    if (c_.stage.reduce.empty() || c_.side_by_side.has_value()) return sets;
     const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(int64_t{1} << 20);
     while (sets < 4 && registers * sets < machine.chains &&
            registers * sets * 2 + others <= machine.num_vectors && depth >= 16 * sets)
@@ -226,6 +226,63 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
+  // `load` of a run of `count` elements, those at or above `limit` (null: none) left out.
+  static Expr LoadRun(const tir::BufferLoadObj* load, const ffi::Map<Var, Expr>& map, int64_t count,
+                      const Expr& limit) {
+    Expr predicate;
+    if (limit.defined())
+      predicate = ir::Less(ir::RampExpr(Expr(0), 1, count), ir::BroadcastExpr(limit, count));
+    const Expr from = tir::Substitute(load->indices[0], map);
+    return tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, count)}, predicate);
+  }
+
+  // All of the innermost axis at once: a row's left sides of the groups in a vector are loaded
+  // together, and each k picks out one of each group.
+  Stmt StepSideBySide() const {
+    const auto& [group, columns, depth] = *c_.side_by_side;
+    const Var& k = c_.stage.reduce.back().var;
+    ffi::Array<Stmt> step;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      DLDataType type = c_.acc;
+      type.lanes = static_cast<uint16_t>(c.lanes);
+      const Expr first = panel_start_ + Expr(c.offset);
+      const Expr limit = part_.limit.defined() && v + 1 == part_.columns.size()
+                             ? Expr(part_.limit - first)
+                             : Expr();
+      ffi::Map<Var, Expr> map;
+      map.Set(c_.vector.var, first);
+      std::vector<Var> right;
+      for (int64_t at = 0; at < depth; ++at) {
+        map.Set(k, Expr(at));
+        right.emplace_back("right", type);
+        step.push_back(tir::Bind(right.back(), LoadRun(c_.LoadOf(c_.b), map, c.lanes, limit)));
+      }
+      map.Set(k, Expr(0));
+      map.Set(group, part_.panel * Expr(panel_width_ / columns) + Expr(c.offset / columns));
+      const int64_t count = c.lanes / columns * depth;
+      type.lanes = static_cast<uint16_t>(count);
+      for (int64_t row = 0; row < part_.rows; ++row) {
+        map.Set(c_.row.var, row_start_ + Expr(row));
+        Var left("left", type);
+        const Expr inside =
+            limit.defined() ? Expr(ir::FloorDiv(limit, columns) * Expr(depth)) : Expr();
+        step.push_back(tir::Bind(left, LoadRun(c_.LoadOf(c_.a), map, count, inside)));
+        for (int64_t at = 0; at < depth; ++at) {
+          ffi::Array<int64_t> picks;
+          for (int64_t lane = 0; lane < c.lanes; ++lane)
+            picks.push_back(lane / columns * depth + at);
+          const Expr to = Run((row * width_) + c.offset, c), sum = acc_.Load({to});
+          const Expr picked = ir::ShuffleExpr({left}, picks);
+          const Expr next = IsFloat(c_.acc) ? ir::CallIntrin(Intrin::kFma, {picked, right[at], sum})
+                                            : ir::Add(sum, ir::Mul(picked, right[at]));
+          step.push_back(BufferStore(acc_, next, {to}));
+        }
+      }
+    }
+    return SeqStmt::Flatten(step);
+  }
+
   // A loop over k, whose step takes B at `k` and the `count` - 1 that follow, fetching B ahead.
   Stmt FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
     const auto* loop = steps.as<tir::ForObj>();
@@ -277,6 +334,7 @@ class TileEmitter {
     const std::vector<Axis>& reduce = c_.stage.reduce;
     const Axis& inner = reduce.back();
     const std::vector<Axis> outer(reduce.begin(), reduce.end() - 1);
+    if (c_.side_by_side.has_value()) return Loops(outer, StepSideBySide());
     if (num_sets_ == 1) {
       Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
       return Loops(outer, FetchingA(FetchingB(steps, inner.var, 1)));
