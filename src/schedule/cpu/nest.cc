@@ -18,6 +18,10 @@ using tir::SeqStmt;
 
 constexpr int64_t kAccumulators = 4;  // independent chains that hide the latency of an addition
 
+// Sums of no more vectors each are made a vector of sums at once: what adds up lanes would take as
+// long as what fills them.
+constexpr int64_t kShortVectors = 4;
+
 enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
 struct Choice {
   AlongLanes kind = AlongLanes::kNothing;
@@ -239,21 +243,26 @@ class NestEmitter {
                   const Expr& limit) const {
     ffi::Array<Stmt> seq;
     for (int64_t u = 0; u < count; ++u) {
-      Var lane("lane", Int(64));
-      ffi::Map<Var, Expr> map;
-      map.Set(axis.var, base + Expr(u * lanes_) + lane);
-      Expr value = tir::Substitute(stage_.value, map);
       if (stage_.before != nullptr) seq.push_back(VectorBefore(base + Expr(u * lanes_), limit));
-      if (limit.defined()) {
-        Expr predicate = ir::Less(lane, limit - base);
-        value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
-      }
-      Expr at = Expr(u * lanes_) + lane;
-      seq.push_back(
-          For(lane, 0, lanes_, ForKind::kVectorized,
-              BufferStore(acc, Accumulated(stage_.combine, acc.Load({at}), value), {at})));
+      seq.push_back(AddVector(acc, u, axis, base + Expr(u * lanes_), limit));
     }
     return SeqStmt::Flatten(seq);
+  }
+
+  // acc[at] += value at `base`.
+  Stmt AddVector(const Buffer& acc, int64_t at, const Axis& axis, const Expr& base,
+                 const Expr& limit) const {
+    Var lane("lane", Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, base + lane);
+    Expr value = tir::Substitute(stage_.value, map);
+    if (limit.defined()) {
+      Expr predicate = ir::Less(lane, limit - base);
+      value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
+    }
+    Expr to = Expr(at * lanes_) + lane;
+    return For(lane, 0, lanes_, ForKind::kVectorized,
+               BufferStore(acc, Accumulated(stage_.combine, acc.Load({to}), value), {to}));
   }
 
   // `accumulate`, iteration `block` of `blocks`, and the vectors of the stage beside that go with
@@ -286,6 +295,91 @@ class NestEmitter {
   }
 
   Stmt AlongReduce(size_t index) const {
+    if (!IsManyShort(index)) return OneByOne(index);
+    const Axis many = stage_.spatial.back();
+    const std::vector<Axis> others(stage_.spatial.begin(), stage_.spatial.end() - 1);
+    // The last vector of results is moved back: what it computes again has the same value.
+    Var block("block", Int(64));
+    const Expr first = analyzer_->ProveEqual(ir::FloorMod(many.extent, lanes_), 0)
+                           ? Expr(block * Expr(lanes_))
+                           : ir::Min(block * Expr(lanes_), many.extent - Expr(lanes_));
+    const Stmt blocks =
+        Loops(others, Loop(block, analyzer_->Simplify(ir::CeilDiv(many.extent, lanes_)),
+                           ForKind::kSerial, VectorOfResults(index, first)));
+    if (analyzer_->ProveAtLeast(many.extent, lanes_)) return blocks;
+    return tir::IfThenElse(ir::GreaterEqual(many.extent, lanes_), blocks, OneByOne(index));
+  }
+
+  // Are there many results next to each other, each of a few vectors?
+  bool IsManyShort(size_t index) const {
+    if (stage_.spatial.empty() || stage_.before != nullptr || stage_.beside.stage != nullptr ||
+        stage_.ahead.defined() || lanes_ * 2 > traits_.num_vectors ||
+        SizeInBytes(stage_.value.dtype()) != ElemBytes(stage_))
+      return false;
+    const Axis& many = stage_.spatial.back();
+    const auto linear = LinearOffset::Of(stage_.indices[0], {many});
+    if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(many.var), 1)) return false;
+    if (ir::AsInt(many.extent).value_or(lanes_) < lanes_) return false;
+    int64_t vectors =
+        (ir::AsInt(stage_.reduce[index].extent).value_or(int64_t{1} << 20) + lanes_ - 1) / lanes_;
+    for (const Axis& axis : Without(stage_.reduce, index))
+      vectors *= ir::AsInt(axis.extent).value_or(kShortVectors + 1);
+    return vectors <= kShortVectors;
+  }
+
+  // Results [first, first + lanes) of the last spatial axis.  Each has a register; then these are
+  // added up in pairs, and the two halves of a register are from there on sums of two results, so
+  // that a vector of results is left.
+  Stmt VectorOfResults(size_t index, const Expr& first) const {
+    const Axis axis = stage_.reduce[index];
+    const Var& many = stage_.spatial.back().var;
+    Buffer acc = Accumulators(lanes_ * lanes_);
+    ffi::Array<Stmt> seq = {tir::AllocBuffer(acc),
+                            Fill(acc, stage_.identity, lanes_ * lanes_, lanes_)};
+    auto add = [&](const Expr& base, const Expr& limit) {
+      ffi::Array<Stmt> each;
+      for (int64_t i = 0; i < lanes_; ++i) {
+        ffi::Map<Var, Expr> map;
+        map.Set(many, first + Expr(i));
+        each.push_back(tir::Substitute(AddVector(acc, i, axis, base, limit), map));
+      }
+      return SeqStmt::Flatten(each);
+    };
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent, lanes_));
+    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
+    Var vector("vector", Int(64));
+    ffi::Array<Stmt> body = {
+        Loop(vector, blocks, ForKind::kSerial, add(vector * Expr(lanes_), Expr()))};
+    if (!analyzer_->ProveEqual(done, axis.extent)) body.push_back(add(done, axis.extent));
+    seq.push_back(Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body)));
+    auto part = [&](int64_t i) { return ir::RampExpr(Expr(i * lanes_), 1, lanes_); };
+    for (int64_t step = 1; step < lanes_; step *= 2) {
+      ffi::Array<int64_t> low, high;
+      for (int64_t l = 0; l < lanes_; ++l) {
+        low.push_back((l & step) != 0 ? lanes_ + l - step : l);
+        high.push_back((l & step) != 0 ? lanes_ + l : l + step);
+      }
+      Buffer next = Accumulators(lanes_ * lanes_);
+      seq.push_back(tir::AllocBuffer(next));
+      for (int64_t i = 0; i < lanes_; i += 2 * step) {
+        const ffi::Array<Expr> both = {acc.Load({part(i)}), acc.Load({part(i + step)})};
+        seq.push_back(BufferStore(
+            next, Apply(stage_.combine, ir::ShuffleExpr(both, low), ir::ShuffleExpr(both, high)),
+            {part(i)}));
+      }
+      acc = next;
+    }
+    Var lane("lane", Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(many, first + lane);
+    seq.push_back(
+        For(lane, 0, lanes_, ForKind::kVectorized,
+            BufferStore(*stage_.out, tir::Substitute(Finished(stage_, acc.Load({lane})), map),
+                        {tir::Substitute(stage_.indices[0], map)})));
+    return SeqStmt::Flatten(seq);
+  }
+
+  Stmt OneByOne(size_t index) const {
     const Axis axis = stage_.reduce[index];
     Buffer acc = Accumulators(kAccumulators * lanes_);
     Stmt init = Fill(acc, stage_.identity, kAccumulators * lanes_, lanes_);
