@@ -51,10 +51,10 @@ struct Stage {
   Expr ahead;
   int64_t ahead_quarters = 0;
   bool ahead_near = false;  // into the first cache
-  // Of a reduction: an elementwise stage over an axis as long as the reduced one, which has nothing
-  // to do with it.  For each four vectors of the reduction, `quarters` vectors of the other stage
-  // are stored, from the `begin`th quarter of it on; what is no four vectors at its end is left
-  // out.
+  // Of a reduction: an elementwise stage over an axis as long as the reduced one, or shorter by
+  // less than one vector, which has nothing to do with it.  For each four vectors of the reduction,
+  // `quarters` vectors of the other stage are stored, from the `begin`th quarter of it on; what is
+  // no four vectors at its end is left out.
   struct Beside {
     std::shared_ptr<const Stage> stage;
     int64_t begin = 0;

@@ -122,7 +122,7 @@ TEST(CpuSchedule, RowsLargerThanTheCachesAreWrittenWhileTheNextOnesAreRead) {
   Var n("n", Int(64)), m("m", Int(64));
   auto func = Softmax(n, m);
   for (int64_t rows : {1, 3, 35}) {
-    for (int64_t size : {16, 64, 144})
+    for (int64_t size : {16, 64, 144, 35, 1029})
       ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-12, WithSmallCaches());
   }
   bool near = false;
@@ -148,7 +148,7 @@ TEST(CpuSchedule, NormsLargerThanTheCaches) {
   });
   auto func = tir::CreatePrimFunc({x, gain}, {y});
   for (int64_t rows : {1, 4, 5, 300}) {
-    for (int64_t size : {16, 64, 80, 192})
+    for (int64_t size : {16, 64, 80, 192, 7, 391, 447})
       ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, WithSmallCaches());
   }
 }

@@ -50,6 +50,9 @@ bool RunsAlong(const Stage& flat, const Machine& traits, arith::Analyzer* analyz
 // Of a stage that ran beside others (Stage::Beside), what was left out.
 Stmt EmitRest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
+// An elementwise stage whose one axis is shorter than a vector.
+Stmt EmitPartial(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
+
 // A reduction with spatial axis `vector` along the lanes.
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer);

@@ -83,6 +83,12 @@ class NestEmitter {
     return NestEmitter(rest, traits_, analyzer_).AlongSpatial(0);
   }
 
+  // A store of no lanes would still fetch its line.
+  Stmt Partial() const {
+    const Expr& extent = stage_.spatial[0].extent;
+    return tir::IfThenElse(ir::Less(Expr(0), extent), OneVector(stage_.spatial[0], 0, extent));
+  }
+
  private:
   double Score(const Axis& axis, bool reduce) const {
     // Where an index is read from memory says little: it is read once for all that it leads to.
@@ -387,7 +393,10 @@ class NestEmitter {
     Expr done = 0;
     for (int64_t vectors : {kAccumulators, int64_t{1}}) {
       const Expr step = vectors * lanes_;
-      Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent - done, step));
+      // A stage beside may be shorter, by less than one vector.
+      const bool beside = vectors > 1 && stage_.beside.stage != nullptr;
+      const Expr& extent = beside ? stage_.beside.stage->spatial[0].extent : axis.extent;
+      Expr blocks = analyzer_->Simplify(ir::FloorDiv(extent - done, step));
       Var block("block", Int(64));
       Stmt part = Accumulate(acc, axis, done + block * step, vectors, Expr());
       if (vectors > 1) part = WithBeside(part, blocks, block);
@@ -499,6 +508,10 @@ bool RunsAlong(const Stage& flat, const Machine& traits, arith::Analyzer* analyz
 
 Stmt EmitRest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
   return NestEmitter(flat, traits, analyzer).Rest();
+}
+
+Stmt EmitPartial(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {
+  return NestEmitter(flat, traits, analyzer).Partial();
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -18,6 +18,9 @@ constexpr int kCostlyElement = 20;  // additions: an exponential
 constexpr int64_t kAheadBytes = 6144;
 // Rows that a task takes one into the other; the first and the last one of them run alone.
 constexpr int64_t kMostRows = 64, kFewestRows = 4, kManyTasks = 64;
+// In vectors: below it, the ends of a row that may start anywhere, which are partial vectors and go
+// one at a time, cost more than writing past the caches gains; with exponentials they wait longer.
+constexpr int64_t kLongRow = 24, kLongCostlyRow = 64;
 
 // What a stage computes at each point of `axis`, in additions.
 int CostAlong(const Stage& stage, const Var& axis) {
@@ -86,11 +89,12 @@ namespace {
 
 class Pipeline {
  public:
-  Pipeline(const RowLoops& rows, const Machine& traits, arith::Analyzer* analyzer)
-      : rows_(rows), traits_(traits), analyzer_(analyzer) {}
+  Pipeline(const RowLoops& rows, const Expr& aligned, const Machine& traits,
+           arith::Analyzer* analyzer)
+      : rows_(rows), aligned_(aligned), traits_(traits), analyzer_(analyzer) {}
 
   std::optional<RowForm> Run() {
-    if (!Split()) return std::nullopt;
+    if (!Split() || !StartAtVectors()) return std::nullopt;
     Expr total = 1;
     for (const Axis& row : rows_.rows) total = total * row.extent;
     total = analyzer_->Simplify(total);
@@ -103,10 +107,16 @@ class Pipeline {
     FetchAndFinish();
     ffi::Array<Stmt> seq = {tir::Bind(end, ir::Min(from + chunk, total))};
     for (const Stmt& temporary : rows_.temporaries) seq.push_back(temporary);
-    seq.push_back(AtRow(alone, from));
+    ffi::Array<Stmt> first;
+    for (const Stage& loop : alone) first.push_back(EmitNest(loop, traits_, analyzer_));
+    seq.push_back(AtRow(first, from));
     seq.push_back(Loop(row, end - from - 1, ForKind::kSerial, Both(from + row + 1)));
-    seq.push_back(AtRow({last_}, end - 1));
+    ffi::Array<Stmt> last;
+    if (start_.has_value()) last.push_back(EmitPartial(*start_, traits_, analyzer_));
+    last.push_back(EmitNest(last_, traits_, analyzer_));
+    seq.push_back(AtRow(last, end - 1));
     RowForm form;
+    form.stream_if = long_enough_;
     form.rows = {task};
     form.body = SeqStmt::Flatten(seq);
     form.work = rows_.work * chunk;
@@ -134,6 +144,30 @@ class Pipeline {
     return !fit_.empty();
   }
 
+  // Where rows may start anywhere, the last loop begins at a multiple of the vector, and what lies
+  // before it is a stage of its own.
+  bool StartAtVectors() {
+    if (ir::IsIntValue(aligned_, 1)) return true;
+    const Axis along = last_.spatial[0];
+    const int64_t lanes = traits_.Lanes(ElemBytes(last_));
+    auto linear = LinearOffset::Of(last_.indices[0], {along});
+    if (!linear.has_value() || !ir::IsIntValue(linear->Coeff(along.var), 1)) return false;
+    skip_ = ir::FloorMod(Expr(0) - linear->rest(), lanes);
+    start_ = last_;
+    start_->spatial[0].extent = skipped_;
+    ffi::Map<Var, Expr> map;
+    map.Set(along.var, skipped_ + along.var);
+    last_.value = tir::Substitute(last_.value, map);
+    last_.indices = {tir::Substitute(last_.indices[0], map)};
+    last_.spatial[0].extent = along.extent - skipped_;
+    const bool costly = std::any_of(fit_.begin(), fit_.end(), [&](size_t i) {
+      return CostOfElement(hosts_[i], AxisOf(hosts_[i])->var) >= kCostlyElement;
+    });
+    const int64_t least = (costly ? kLongCostlyRow : kLongRow) * lanes;
+    long_enough_ = ir::Or(aligned_, ir::GreaterEqual(along.extent, Expr(least)));
+    return true;
+  }
+
   // The last loop goes into the first one that fits, and half of it into one that computes long
   // where there is such a one; so does the fetching.  With nothing to wait for but memory, the loop
   // that reads is best fetched for right before it reads.
@@ -145,7 +179,13 @@ class Pipeline {
       if (costly == nullptr && CostOfElement(host, AxisOf(host)->var) >= kCostlyElement)
         costly = &host;
     }
-    const auto last = std::make_shared<const Stage>(Previous());
+    for (const Axis& row : rows_.rows) {
+      before_.push_back({Var(row.var->name, Int(64)), row.extent});
+      to_before_.Set(row.var, before_.back().var);
+    }
+    to_before_.Set(rows_.slot, slot_before_);
+    to_before_.Set(skipped_, skipped_before_);
+    const auto last = std::make_shared<const Stage>(Previous(last_));
     first.beside = {last, 0, costly == nullptr ? 4 : 2};
     if (costly != nullptr) costly->beside = {last, 2, 2};
     if (!rows_.read.defined() || !analyzer_->ProveEqual(rows_.along->extent, AxisOf(first)->extent))
@@ -164,18 +204,13 @@ class Pipeline {
     first.ahead_near = true;
   }
 
-  // The last loop for the row before, whose axes and copy of the temporaries have names of their
-  // own.
-  Stage Previous() {
-    ffi::Map<Var, Expr> map;
-    for (const Axis& row : rows_.rows) {
-      before_.push_back({Var(row.var->name, Int(64)), row.extent});
-      map.Set(row.var, before_.back().var);
-    }
-    map.Set(rows_.slot, slot_before_);
-    Stage previous = last_;
-    previous.value = tir::Substitute(last_.value, map);
-    previous.indices = last_.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+  // A stage for the row before, whose axes and copy of the temporaries have names of their own.
+  Stage Previous(const Stage& stage) const {
+    auto renamed = [&](const Expr& e) { return tir::Substitute(e, to_before_); };
+    Stage previous = stage;
+    previous.value = renamed(stage.value);
+    previous.indices = stage.indices.Map(renamed);
+    previous.spatial[0].extent = renamed(stage.spatial[0].extent);
     return previous;
   }
 
@@ -190,7 +225,7 @@ class Pipeline {
       rest = next;
     }
   }
-  Stmt AtRow(const std::vector<Stage>& loops, const Expr& number) {
+  Stmt AtRow(const ffi::Array<Stmt>& loops, const Expr& number) {
     ffi::Array<Stmt> seq;
     std::vector<Axis> axes;
     ffi::Map<Var, Expr> map;
@@ -202,8 +237,12 @@ class Pipeline {
     Var slot("slot", Int(64));
     seq.push_back(tir::Bind(slot, ir::FloorMod(number, 2)));
     map.Set(rows_.slot, slot);
-    for (const Stage& loop : loops)
-      seq.push_back(tir::Substitute(EmitNest(loop, traits_, analyzer_), map));
+    if (start_.has_value()) {
+      Var skipped("skipped", Int(64));
+      seq.push_back(tir::Bind(skipped, tir::Substitute(skip_, map)));
+      map.Set(skipped_, skipped);
+    }
+    for (const Stmt& loop : loops) seq.push_back(tir::Substitute(loop, map));
     return SeqStmt::Flatten(seq);
   }
 
@@ -213,26 +252,38 @@ class Pipeline {
     seq.push_back(tir::Bind(slot_before_, ir::FloorMod(number - 1, 2)));
     Place(rows_.rows, number, &seq);
     seq.push_back(tir::Bind(rows_.slot, ir::FloorMod(number, 2)));
+    if (start_.has_value()) {
+      seq.push_back(tir::Bind(skipped_before_, tir::Substitute(skip_, to_before_)));
+      seq.push_back(EmitPartial(Previous(*start_), traits_, analyzer_));
+    }
     for (const Stage& loop : hosts_) seq.push_back(EmitNest(loop, traits_, analyzer_));
     seq.push_back(EmitRest(*hosts_[fit_[0]].beside.stage, traits_, analyzer_));
     return SeqStmt::Flatten(seq);
   }
 
   const RowLoops& rows_;
+  const Expr& aligned_;
   const Machine& traits_;
   arith::Analyzer* analyzer_;
   std::vector<Stage> hosts_;
   std::vector<size_t> fit_;  // of the hosts
   Stage last_;
+  // What of the last loop lies before the first multiple of the vector in the row: `skipped_`
+  // elements, which are `skip_`.  Absent: rows start at such multiples.
+  std::optional<Stage> start_;
+  Var skipped_{"skipped", Int(64)};
+  Expr skip_;
+  Expr long_enough_ = 1;
   std::vector<Axis> before_;
-  Var slot_before_{"slot", Int(64)};
+  Var slot_before_{"slot", Int(64)}, skipped_before_{"skipped", Int(64)};
+  ffi::Map<Var, Expr> to_before_;
 };
 
 }  // namespace
 
-std::optional<RowForm> PipelineRows(const RowLoops& rows, const Machine& traits,
-                                    arith::Analyzer* analyzer) {
-  return Pipeline(rows, traits, analyzer).Run();
+std::optional<RowForm> PipelineRows(const RowLoops& rows, const Expr& aligned,
+                                    const Machine& traits, arith::Analyzer* analyzer) {
+  return Pipeline(rows, aligned, traits, analyzer).Run();
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -28,8 +28,10 @@ void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer);
 
 // Rows larger than the caches together: the last loop of each row runs inside of the loops of the
 // next row, so that memory is read and written at the same time.  `rows` has two copies of its
-// temporaries.  Absent when the loops have another form.
-std::optional<RowForm> PipelineRows(const RowLoops& rows, const Machine& traits,
-                                    arith::Analyzer* analyzer);
+// temporaries.  Where `aligned` does not hold for sure, results are stored from the first multiple
+// of the vector in each row on; the form's `stream_if` says whether rows are long enough for it.
+// Absent when the loops have another form.
+std::optional<RowForm> PipelineRows(const RowLoops& rows, const Expr& aligned,
+                                    const Machine& traits, arith::Analyzer* analyzer);
 
 }  // namespace relaxvm::schedule::cpu

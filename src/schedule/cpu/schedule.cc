@@ -310,11 +310,17 @@ class Scheduler {
     const Stage& first = program_.stages[group.begin];
     const std::vector<Axis> row_axes(
         first.spatial.begin(), first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
-    const Expr stream_if = StreamIf(group);
-    const Stmt plain = EmitRows(group, row_axes, stream_if);
-    if (!stream_if.defined() || row_axes.empty()) return plain;
-    auto piped = PipelineRows(LoopsOf(group, row_axes, 2), traits_, &analyzer_);
+    const Stage* result = OneResult(group);
+    const Streaming past =
+        result == nullptr ? Streaming() : StreamingOf(FlattenStage(*result, &analyzer_));
+    const Stmt plain = EmitRows(group, row_axes, BothHold(past));
+    if (!past.larger.defined() || row_axes.empty()) return plain;
+    // The last stage alone can be made to store from any multiple of the vector on.
+    if (result != &program_.stages[group.end - 1]) return plain;
+    auto piped = PipelineRows(LoopsOf(group, row_axes, 2), past.aligned, traits_, &analyzer_);
     if (!piped.has_value()) return plain;
+    const Expr stream_if = analyzer_.Simplify(ir::And(past.larger, piped->stream_if));
+    if (ir::IsIntValue(stream_if, 0)) return plain;
     const Stmt streamed = OverRows(piped->rows, piped->body, piped->work, stream_if);
     if (ir::IsIntValue(stream_if, 1)) return streamed;
     return tir::IfThenElse(stream_if, streamed, EmitRows(group, row_axes, Expr()));
@@ -462,15 +468,15 @@ class Scheduler {
     return read;
   }
 
-  // Of a group with one result.
-  Expr StreamIf(const Group& group) {
+  // The stage that stores the group's one result; null: there are several.
+  const Stage* OneResult(const Group& group) const {
     const Stage* result = nullptr;
     for (size_t i = group.begin; i < group.end; ++i) {
       if (temps_.count(program_.stages[i].out->get())) continue;
-      if (result != nullptr) return Expr();
+      if (result != nullptr) return nullptr;
       result = &program_.stages[i];
     }
-    return result == nullptr ? Expr() : StreamIf(FlattenStage(*result, &analyzer_));
+    return result;
   }
 
   // One stage: all axes but the one along the lanes are rows.
@@ -559,27 +565,39 @@ class Scheduler {
     return RunRows({rows, std::move(body), work, stream_if}, &analyzer_);
   }
 
-  // Is the result of `flat` larger than the last cache, and does each of its vectors start at a
-  // multiple of the vector?  Null: it never is, or this cannot be said.  `flat` has all its axes.
-  Expr StreamIf(const Stage& flat) {
-    if (temps_.count(flat.out->get()) || traits_.l3_bytes == 0) return Expr();
+  // Is the result of a stage larger than the last cache, and does each of its vectors start at a
+  // multiple of the vector?  Null: it never is larger, or this cannot be said.
+  struct Streaming {
+    Expr larger, aligned;
+  };
+  // `flat` has all its axes.
+  Streaming StreamingOf(const Stage& flat) {
+    if (temps_.count(flat.out->get()) || traits_.l3_bytes == 0) return {};
     const int64_t lanes = traits_.Lanes(ElemBytes(flat));
     auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
-    if (lanes < 2 || !linear.has_value()) return Expr();
+    if (lanes < 2 || !linear.has_value()) return {};
     Expr bytes = Expr(SizeInBytes(flat.out->elem_dtype()));
     for (const Expr& d : flat.out->shape()) bytes = bytes * d;
-    Expr holds = ir::Greater(bytes, Expr(traits_.l3_bytes));
+    const Expr larger = analyzer_.Simplify(ir::Greater(bytes, Expr(traits_.l3_bytes)));
+    if (ir::IsIntValue(larger, 0)) return {};
+    Expr aligned = ir::Equal(ir::FloorMod(linear->rest(), lanes), Expr(0));
     auto multiple = [&](const Expr& e) {
-      holds = ir::And(holds, ir::Equal(ir::FloorMod(e, lanes), Expr(0)));
+      aligned = ir::And(aligned, ir::Equal(ir::FloorMod(e, lanes), Expr(0)));
     };
-    multiple(linear->rest());
     for (const Axis& axis : flat.spatial) {
       const Expr coeff = analyzer_.Simplify(linear->Coeff(axis.var));
       if (!ir::IsIntValue(coeff, 1)) multiple(coeff);
     }
-    holds = analyzer_.Simplify(holds);
-    return ir::IsIntValue(holds, 0) ? Expr() : holds;
+    return {larger, analyzer_.Simplify(aligned)};
   }
+
+  // Null: they never do.
+  Expr BothHold(const Streaming& past) {
+    if (!past.larger.defined()) return Expr();
+    const Expr both = analyzer_.Simplify(ir::And(past.larger, past.aligned));
+    return ir::IsIntValue(both, 0) ? Expr() : both;
+  }
+  Expr StreamIf(const Stage& flat) { return BothHold(StreamingOf(flat)); }
 
   Program program_;
   const Machine& traits_;
