@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions over rows of a few vectors, whose results are made a vector at a time: any number of rows, any length."""
+"""Reductions over and of short rows: any number of rows, any length."""
 
 from __future__ import annotations
 
@@ -58,3 +58,21 @@ def test_dot_products(target):
     b = RNG.standard_normal((3, 45, 50), dtype="float32")
     got = run(lambda x, y: op.einsum([x, y], "bmk,bnk->bmn"), [a, b], target=target)
     np.testing.assert_allclose(got, np.einsum("bmk,bnk->bmn", a, b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(16, 3), (100, 3), (1003, 5), (37, 1, 2), (8, 8), (4, 50, 2)])
+def test_rows_shorter_than_a_vector(target, shape):
+    x = (RNG.standard_normal(shape) * 100).astype("float32")
+    for ours, theirs in ((op.sum, np.sum), (op.max, np.max), (op.mean, np.mean)):
+        got = run(lambda a, f=ours: f(a, axis=-2), [x], target=target)
+        np.testing.assert_allclose(got, theirs(x, axis=-2), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 50])
+def test_number_of_short_rows_known_at_run_time(rows):
+    x = RNG.standard_normal((rows, 3), dtype="float32")
+    y = RNG.standard_normal((rows, 3), dtype="float32")
+    n = relaxvm.tirx.Var("n", "int64")
+    got = run(lambda a, b: op.sum(op.multiply(a, b), axis=0), [x, y], [(n, 3), (n, 3)])
+    np.testing.assert_allclose(got, (x * y).sum(0), rtol=1e-4, atol=1e-4)

@@ -194,7 +194,76 @@ class NestEmitter {
         BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
   }
 
+  // Of a reduction whose rows are shorter than half a vector and lie behind each other: its value
+  // as a function of the place in that run of memory.  Null: it is none.
+  Expr AsRun(const Var& place) const {
+    if (!HorizontalForm(stage_.combine) || stage_.spatial.size() != 1 ||
+        stage_.reduce.size() != 1 || stage_.before != nullptr || stage_.beside.stage != nullptr ||
+        stage_.ahead.defined())
+      return Expr();
+    const Axis &column = stage_.spatial[0], &row = stage_.reduce[0];
+    const auto width = ir::AsInt(column.extent);
+    if (!width.has_value() || width.value() * 2 > lanes_ ||
+        ir::AsInt(row.extent).value_or(lanes_) < lanes_)
+      return Expr();
+    ffi::Map<Var, Expr> map;
+    map.Set(column.var, place - row.var * Expr(width.value()));
+    const Expr value = SimplifyOffsets(tir::Substitute(stage_.value, map), analyzer_);
+    if (UsesVar(value, row.var)) return Expr();
+    // Only what is read, as one run, may know the place.
+    const Axis along{place, column.extent * row.extent};
+    bool fits = true;
+    tir::PostOrderVisit(tir::Evaluate(value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      fits = fits && (load == nullptr || StepOf(load->indices[0], along) == Step::kContiguous);
+    });
+    return fits ? value : Expr();
+  }
+
+  // As many rows as there are lanes are a whole number of vectors, in which every column has fixed
+  // places.
+  Stmt RunOfShortRows(const Var& place, const Expr& value) const {
+    const Axis &column = stage_.spatial[0], &row = stage_.reduce[0];
+    const int64_t width = ir::AsInt(column.extent).value(), count = width * lanes_;
+    Buffer acc = Accumulators(count), sums("sums", {Expr(count)}, stage_.value.dtype(), "local");
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(row.extent, lanes_));
+    Var block("block", Int(64)), rest("rest", Int(64)), vector("vector", Int(64));
+    ffi::Array<Stmt> step, keep;
+    for (int64_t v = 0; v < width; ++v) {
+      Var lane("lane", Int(64));
+      const Expr at = Expr(v * lanes_) + lane;
+      ffi::Map<Var, Expr> map;
+      map.Set(place, block * Expr(count) + at);
+      auto lanes = [&](const Buffer& to, const Expr& what) {
+        return For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(to, what, {at}));
+      };
+      step.push_back(
+          lanes(acc, Accumulated(stage_.combine, acc.Load({at}), tir::Substitute(value, map))));
+      keep.push_back(lanes(sums, acc.Load({at})));
+    }
+    Buffer total = Accumulators(1);
+    auto add = [&](const Expr& what) {
+      return BufferStore(total, Apply(stage_.combine, total.Load({0}), what), {0});
+    };
+    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
+    ffi::Map<Var, Expr> left;
+    left.Set(row.var, done + rest);
+    return SeqStmt::Flatten(
+        {tir::AllocBuffer(acc), tir::AllocBuffer(sums), Fill(acc, stage_.identity, count, lanes_),
+         Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(step)), SeqStmt::Flatten(keep),
+         Loops({column},
+               SeqStmt::Flatten({tir::AllocBuffer(total), BufferStore(total, stage_.identity, {0}),
+                                 Loop(vector, lanes_, ForKind::kSerial,
+                                      add(sums.Load({vector * Expr(width) + column.var}))),
+                                 Loop(rest, analyzer_->Simplify(row.extent - done),
+                                      ForKind::kSerial, add(tir::Substitute(stage_.value, left))),
+                                 BufferStore(*stage_.out, Finished(stage_, total.Load({0})),
+                                             stage_.indices)}))});
+  }
+
   Stmt AlongSpatial(size_t index) const {
+    Var place("place", Int(64));
+    if (const Expr value = AsRun(place); value.defined()) return RunOfShortRows(place, value);
     if (stage_.combine != Combine::kNone)
       return EmitWindow(stage_, index, lanes_, traits_, analyzer_);
     const Axis axis = stage_.spatial[index];

@@ -284,10 +284,11 @@ class Reader {
                      analyzer_->Simplify(group.extent * c_.vector.extent)};
       ffi::Map<Var, Expr> map;
       map.Set(c_.vector.var, all.var - group.var * Expr(columns.value()));
-      const Expr right = Offsets(c_.b, map),
+      const Expr right = SimplifyOffsets(tir::Substitute(c_.b, map), analyzer_),
                  to = analyzer_->Simplify(tir::Substitute(c_.stage.indices[0], map));
-      const Expr finish =
-          c_.stage.finish.defined() ? Offsets(c_.stage.finish, map) : c_.stage.finish;
+      const Expr finish = c_.stage.finish.defined()
+                              ? SimplifyOffsets(tir::Substitute(c_.stage.finish, map), analyzer_)
+                              : c_.stage.finish;
       if (UsesVar(right, group.var) || UsesVar(to, group.var) ||
           (finish.defined() && UsesVar(finish, group.var)))
         continue;
@@ -305,24 +306,6 @@ class Reader {
       c_.side_by_side = Contraction::SideBySide{group.var, columns.value(), depth.value()};
       return;
     }
-  }
-
-  // `e` with the offsets of its loads substituted and put together again.
-  Expr Offsets(const Expr& e, const ffi::Map<Var, Expr>& map) const {
-    class Simplifier : public tir::StmtMutator {
-     public:
-      explicit Simplifier(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
-      Expr MutateBufferLoad(const BufferLoad& load) override {
-        return BufferLoad(load->buffer, load->indices.Map([&](const Expr& at) {
-          return analyzer_->Simplify(at);
-        }),
-                          load->predicate, load->span);
-      }
-
-     private:
-      arith::Analyzer* analyzer_;
-    };
-    return Simplifier(analyzer_).Mutate(tir::Substitute(e, map));
   }
 
   const Machine& machine_;
