@@ -82,6 +82,14 @@ TEST(CpuSchedule, ReductionsAlongEitherAxis) {
     ExpectSame(by_row, {{"n", 3}, {"m", size}});
     ExpectSame(by_column, {{"n", 5}, {"m", size}});
   }
+  for (const auto& func : {by_row, by_column}) {
+    bool parallel = false;
+    tir::PostOrderVisit(cpu::Schedule(func, {64, 32})->body, [&](const ffi::ObjectRef& s) {
+      const auto* loop = s.as<tir::ForObj>();
+      parallel = parallel || (loop != nullptr && loop->kind == tir::ForKind::kParallel);
+    });
+    EXPECT_TRUE(parallel);
+  }
 }
 
 tir::PrimFunc Softmax(const Var& n, const Var& m) {

@@ -20,6 +20,7 @@ using tir::SeqStmt;
 
 constexpr int64_t kBlockElems =
     4096;  // one iteration of a parallel loop over a plain run of elements
+constexpr int64_t kBlockWork = 65536;      // additions of a block of reductions
 constexpr int64_t kWorkPerRow = 8192;      // additions; below it, finding the row would be felt
 constexpr int kCostlyFinish = 20;          // additions; mostly empty vectors waste it
 constexpr int64_t kTypicalSize = 64;       // of a dimension that is not known
@@ -504,6 +505,7 @@ class Scheduler {
       const Stmt streamed = OverRows(past.rows, past.body, past.work, stream_if);
       return ir::IsIntValue(stream_if, 1) ? streamed : tir::IfThenElse(stream_if, streamed, plain);
     }
+    if (flat.spatial.size() == 1) return EmitRun(flat);
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
     for (size_t i = 0; i < flat.spatial.size(); ++i) {
@@ -533,23 +535,52 @@ class Scheduler {
     return ir::AsInt(analyzer_.Simplify(ir::Substitute(e, sizes))).value_or(kWorkPerRow);
   }
 
-  // A plain run of elements, cut into blocks.
+  // How many neighbouring results of a reduction make a block: enough for its work, and a kilobyte
+  // and more where they lie side by side in what is read.
+  int64_t ResultsPerBlock(const Stage& flat) {
+    const int64_t lanes = traits_.Lanes(ElemBytes(flat));
+    Stage one = flat;
+    one.spatial.clear();
+    const int64_t work = std::max<int64_t>(1, Estimate(WorkOf(one)));
+    class AlongResults : public tir::StmtVisitor {
+     public:
+      explicit AlongResults(const std::vector<Axis>& axes) : axes_(axes) {}
+      void VisitBufferLoad(const BufferLoadObj* load) override {
+        auto linear = LinearOffset::Of(load->indices[0], axes_);
+        found = found || (linear.has_value() && ir::IsIntValue(linear->Coeff(axes_[0].var), 1));
+        StmtVisitor::VisitBufferLoad(load);
+      }
+      bool found = false;
+
+     private:
+      const std::vector<Axis>& axes_;
+    };
+    AlongResults side_by_side(flat.spatial);
+    side_by_side.Visit(tir::Evaluate(flat.value));
+    const int64_t enough = (kBlockWork + work - 1) / work;
+    const int64_t unit = side_by_side.found ? 16 * lanes : enough < 4 * lanes ? 1 : 4 * lanes;
+    return (enough + unit - 1) / unit * unit;
+  }
+
+  // A run of results, cut into blocks.
   Stmt EmitRun(const Stage& flat) {
     const Axis axis = flat.spatial[0];
-    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= kBlockElems) {
+    const int64_t size = flat.combine == Combine::kNone ? kBlockElems : ResultsPerBlock(flat);
+    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= size)
       return EmitNest(flat, traits_, &analyzer_);
-    }
-    Axis block{Var("block", Int(64)), analyzer_.Simplify(ir::CeilDiv(axis.extent, kBlockElems))};
-    Expr from = block.var * Expr(kBlockElems);
-    Axis inside{Var(axis.var->name, Int(64)), ir::Min(kBlockElems, axis.extent - from)};
+    Axis block{Var("block", Int(64)), analyzer_.Simplify(ir::CeilDiv(axis.extent, size))};
+    Expr from = block.var * Expr(size);
+    Axis inside{Var(axis.var->name, Int(64)), ir::Min(size, axis.extent - from)};
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, from + inside.var);
-    Stage part = flat;  // no reduction: nothing to finish
+    Stage part = flat;
     part.spatial = {inside};
     part.value = tir::Substitute(flat.value, map);
     part.indices = {tir::Substitute(flat.indices[0], map)};
-    return OverRows({block}, EmitNest(part, traits_, &analyzer_),
-                    Expr(CostOf(flat.value) * kBlockElems), StreamIf(flat));
+    if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
+    Stage whole = part;
+    whole.spatial[0].extent = size;
+    return OverRows({block}, EmitNest(part, traits_, &analyzer_), WorkOf(whole), StreamIf(flat));
   }
 
   // Additions that the axes inside a row cost.

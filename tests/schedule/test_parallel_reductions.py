@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions whose results form one run are cut into blocks for threads: the blocks are run by the pool, and every
+result comes out once, whatever the sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+RNG = np.random.default_rng(0)
+REDUCTIONS = {
+    "sum of rows": (lambda x: op.sum(x, -1), lambda x: x.sum(-1)),
+    "sum of columns": (lambda x: op.sum(x, 0), lambda x: x.sum(0)),
+    "greatest of rows": (lambda x: op.max(x, -1), lambda x: x.max(-1)),
+    "root of the sum of squares": (
+        lambda x: op.sqrt(op.sum(op.multiply(x, x), -1)),
+        lambda x: np.sqrt((x * x).sum(-1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [(1000, 200), (7, 100_000), (100_001, 3), (300, 1025)])
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("name", list(REDUCTIONS))
+def test_blocks_cover_all_results(name: str, symbolic: bool, shape: tuple[int, int]) -> None:
+    ours, theirs = REDUCTIONS[name]
+    x = RNG.integers(-3, 4, shape).astype("float32")
+    sizes = [relaxvm.tirx.Var(n, "int64") for n in "mn"] if symbolic else list(shape)
+    builder = relax.BlockBuilder()
+    param = relax.Var("x", relax.TensorType(sizes, "float32"))
+    with builder.function("main", [param]):
+        with builder.dataflow():
+            out = builder.emit_output(ours(param))
+        builder.emit_func_output(out)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())
+    found = []
+    for threads in (1, 3):
+        vm.set_num_threads(threads)
+        found.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(found[0], theirs(x.astype("float64")), rtol=1e-6)
+    np.testing.assert_array_equal(found[0], found[1])
