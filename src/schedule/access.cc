@@ -278,6 +278,16 @@ Expr LinearOffset::Coeff(const Var& axis) const {
   return it == coeff_.end() ? Expr(0) : it->second;
 }
 
+bool ReadsAlong(const Stage& flat, const Var& axis) {
+  std::vector<Axis> axes = flat.spatial;
+  axes.insert(axes.end(), flat.reduce.begin(), flat.reduce.end());
+  for (const BufferLoadObj* load : LoadsOf(flat.value)) {
+    auto linear = LinearOffset::Of(load->indices[0], axes);
+    if (linear.has_value() && ir::IsIntValue(linear->Coeff(axis), 1)) return true;
+  }
+  return false;
+}
+
 void CollapseAxes(Stage* stage, arith::Analyzer* analyzer) {
   if (stage->IsOpaque()) return;
   CollapseList(stage, &stage->spatial, analyzer);

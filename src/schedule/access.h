@@ -40,6 +40,9 @@ class LinearOffset {
 bool UsesAny(const Expr& e, const std::vector<Axis>& axes);
 bool UsesVar(const Expr& e, const Var& var);
 
+// Does a load of the flat stage find its elements side by side along `axis`, one of its axes?
+bool ReadsAlong(const Stage& flat, const Var& axis);
+
 // Merges neighbouring axes that every access walks as one: x[i, j] over both is one run of i.extent
 // * j.extent.
 void CollapseAxes(Stage* stage, arith::Analyzer* analyzer);

@@ -16,6 +16,8 @@ REDUCTIONS = {
     "sum of rows": (lambda x: op.sum(x, -1), lambda x: x.sum(-1)),
     "sum of columns": (lambda x: op.sum(x, 0), lambda x: x.sum(0)),
     "greatest of rows": (lambda x: op.max(x, -1), lambda x: x.max(-1)),
+    "place of the greatest of rows": (lambda x: op.argmax(x, -1), lambda x: x.argmax(-1)),
+    "place of the least of columns": (lambda x: op.argmin(x, 0), lambda x: x.argmin(0)),
     "root of the sum of squares": (
         lambda x: op.sqrt(op.sum(op.multiply(x, x), -1)),
         lambda x: np.sqrt((x * x).sum(-1)),

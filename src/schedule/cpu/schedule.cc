@@ -23,6 +23,7 @@ constexpr int64_t kBlockElems =
 constexpr int64_t kBlockWork = 65536;      // additions of a block of reductions
 constexpr int64_t kWorkPerRow = 8192;      // additions; below it, finding the row would be felt
 constexpr int kCostlyFinish = 20;          // additions; mostly empty vectors waste it
+constexpr int64_t kVectorsOfARow = 5;      // that pay for adding up across the lanes
 constexpr int64_t kTypicalSize = 64;       // of a dimension that is not known
 constexpr int64_t kMaxLocalBytes = 16384;  // of a row's temporary on the stack
 // Rows of up to so many bytes go two at a time, where there are so many of them: while one is
@@ -291,8 +292,23 @@ class Scheduler {
     for (size_t i = group.begin; i < group.end; ++i) {
       has_inner = has_inner || program_.stages[i].spatial.size() > group.num_rows;
     }
+    has_inner = has_inner || AllReadAlongTheirSums(group);
     if (!has_inner) --group.num_rows;
     return group;
+  }
+
+  // Is every stage a reduction that reads memory along its innermost axis, for some vectors at
+  // least?
+  bool AllReadAlongTheirSums(const Group& group) {
+    for (size_t i = group.begin; i < group.end; ++i) {
+      const Stage flat = FlattenStage(program_.stages[i], &analyzer_);
+      if (flat.reduce.empty()) return false;
+      const Axis& along = flat.reduce.back();
+      const int64_t enough = kVectorsOfARow * traits_.Lanes(ElemBytes(flat));
+      if (ir::AsInt(along.extent).value_or(enough) < enough || !ReadsAlong(flat, along.var))
+        return false;
+    }
+    return true;
   }
 
   // Elementwise stages go one after the other when their rows are too few for threads.
@@ -542,23 +558,10 @@ class Scheduler {
     Stage one = flat;
     one.spatial.clear();
     const int64_t work = std::max<int64_t>(1, Estimate(WorkOf(one)));
-    class AlongResults : public tir::StmtVisitor {
-     public:
-      explicit AlongResults(const std::vector<Axis>& axes) : axes_(axes) {}
-      void VisitBufferLoad(const BufferLoadObj* load) override {
-        auto linear = LinearOffset::Of(load->indices[0], axes_);
-        found = found || (linear.has_value() && ir::IsIntValue(linear->Coeff(axes_[0].var), 1));
-        StmtVisitor::VisitBufferLoad(load);
-      }
-      bool found = false;
-
-     private:
-      const std::vector<Axis>& axes_;
-    };
-    AlongResults side_by_side(flat.spatial);
-    side_by_side.Visit(tir::Evaluate(flat.value));
     const int64_t enough = (kBlockWork + work - 1) / work;
-    const int64_t unit = side_by_side.found ? 16 * lanes : enough < 4 * lanes ? 1 : 4 * lanes;
+    const int64_t unit = ReadsAlong(flat, flat.spatial[0].var) ? 16 * lanes
+                         : enough < 4 * lanes                  ? 1
+                                                               : 4 * lanes;
     return (enough + unit - 1) / unit * unit;
   }
 
