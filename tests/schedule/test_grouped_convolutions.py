@@ -83,3 +83,17 @@ def test_size_known_at_run_time():
         got = vm["main"](relaxvm.runtime.tensor(part)).numpy()
         want = np.maximum(reference(part, w, 6, 1), 0)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 3, 0), (4, 5, 0, 2), (4, 0, 3, 2), (0, 5, 3, 2)])
+def test_products_of_nothing(shape):
+    batch, rows, depth, columns = shape
+    x = RNG.standard_normal((batch, rows, depth), dtype="float32")
+    w = RNG.standard_normal((batch, depth, columns), dtype="float32")
+    bb = relax.BlockBuilder()
+    params = [relax.Var(n, relax.TensorType(v.shape, "float32")) for n, v in (("x", x), ("w", w))]
+    with bb.function("main", params):
+        bb.emit_func_output(bb.emit(op.einsum(params, "bmk,bkn->mbn")))
+    vm = relax.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
+    got = vm["main"](*(relaxvm.runtime.tensor(v) for v in (x, w))).numpy()
+    np.testing.assert_array_equal(got, np.zeros((rows, batch, columns), "float32"))

@@ -324,7 +324,7 @@ class ContractionEmitter {
     int64_t even, count;  // of each but the last; blocks
   };
   std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
-    if (!depth.has_value() || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
+    if (depth.value_or(0) == 0 || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
         c_.side_by_side.has_value())
       return std::nullopt;
     const Axis& outermost = c_.stage.reduce.front();

@@ -261,7 +261,7 @@ class Reader {
     const auto columns = ir::AsInt(c_.vector.extent);
     const int64_t lanes = machine_.Lanes(std::max<int64_t>(SizeInBytes(c_.acc), 1));
     if (c_.group > 1 || c_.group_if_packed > 1 || c_.panel_width > 0 || c_.stage.reduce.empty() ||
-        !columns.has_value() || columns.value() * 2 > lanes || lanes % columns.value() != 0)
+        columns.value_or(0) == 0 || columns.value() * 2 > lanes || lanes % columns.value() != 0)
       return;
     for (const Expr& operand : {c_.a, c_.b}) {
       if (operand.as<BufferLoadObj>() == nullptr || operand.dtype() != c_.acc) return;
@@ -271,7 +271,7 @@ class Reader {
     auto out = LinearOffset::Of(c_.stage.indices[0], c_.AllAxes());
     const Axis& inner = c_.stage.reduce.back();
     const auto depth = ir::AsInt(inner.extent);
-    if (!depth.has_value() || depth.value() > kMostDepth * columns.value() ||
+    if (depth.value_or(0) == 0 || depth.value() > kMostDepth * columns.value() ||
         !ir::IsIntValue(a->Coeff(inner.var), 1) || !ir::IsIntValue(b->Coeff(c_.vector.var), 1))
       return;
     for (size_t i = 0; i < c_.batch.size(); ++i) {
