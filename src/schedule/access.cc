@@ -190,18 +190,7 @@ class IndexSimplifier : public tir::StmtMutator {
 }  // namespace
 
 Expr SimplifyOffsets(const Expr& e, arith::Analyzer* analyzer) {
-  class Simplifier : public tir::StmtMutator {
-   public:
-    explicit Simplifier(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
-    Expr MutateBufferLoad(const tir::BufferLoad& load) override {
-      return tir::BufferLoad(load->buffer, {analyzer_->Simplify(load->indices[0])}, load->predicate,
-                             load->span);
-    }
-
-   private:
-    arith::Analyzer* analyzer_;
-  };
-  return Simplifier(analyzer).Mutate(e);
+  return IndexSimplifier(analyzer).Mutate(e);
 }
 
 Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least) {

@@ -18,7 +18,7 @@ Expr FlatOffset(const Buffer& buffer, const ffi::Array<Expr>& indices);
 // The stage with every access flat.
 Stage FlattenStage(const Stage& stage, arith::Analyzer* analyzer);
 
-// `e`, whose loads have one index each, with these simplified.
+// `e` with the indices of its loads simplified.
 Expr SimplifyOffsets(const Expr& e, arith::Analyzer* analyzer);
 
 // offset = rest + sum over axes of coeff * axis; the coefficients and `rest` use no axis.

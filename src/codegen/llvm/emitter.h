@@ -37,7 +37,6 @@ struct BufferSlot {
   enum class Role : uint8_t { kInput, kOutput, kTemporary } role = Role::kTemporary;
 };
 
-// A function that is being written.
 // One way out of a function for all of its errors, to which each check hands two texts: a call for
 // each of them would be most of a small kernel's code.
 class ErrorExit {
@@ -51,6 +50,7 @@ class ErrorExit {
   llvm::PHINode *kind_ = nullptr, *message_ = nullptr;
 };
 
+// A function that is being written.
 struct Frame {
   llvm::Function* function = nullptr;
   llvm::BasicBlock* allocas = nullptr;  // runs before everything else

@@ -260,7 +260,7 @@ class ContractionEmitter {
     // second cache while they pass.
     const DepthBlocks& blocks = *depth_blocks_;
     Var start("first_row", Int(64)), rows("num_rows", Int(64)), block("block", Int(64));
-    Var row("row", Int(64)), lane("lane", Int(64)), from("from", Int(64));
+    Var lane("lane", Int(64)), from("from", Int(64));
     Buffer sums("sums", {Expr(kTilesPerBlock * rows_ * width_)}, c_.acc);
     part.partial = PartialSums{sums, start};
     ffi::Array<Stmt> seq = {tir::AllocBuffer(sums), tir::Bind(start, heights.StartOf(first)),

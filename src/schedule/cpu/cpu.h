@@ -100,6 +100,8 @@ Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const St
                   arith::Analyzer* analyzer);
 // A loop over [0, extent); nothing for 0, the body alone for 1.
 Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
+// `loop` with one more annotation.
+Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& value);
 // The body for every combination of the axes, outermost first.
 Stmt Loops(const std::vector<Axis>& axes, Stmt body);
 // acc[0 .. count) = value, one register at a time: registers stay apart when the array becomes

@@ -293,10 +293,8 @@ class NestEmitter {
     map.Set(axis.var, from + loop->loop_var * Expr(elems));
     Expr at = tir::Substitute(load->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, lanes_, lines);
-    auto copy = ffi::make_object<tir::ForObj>(*loop);
-    copy->annotations.Set(stage_.ahead_near ? kPrefetchNear : kPrefetch,
-                          Buffer(load->buffer).Load({at}));
-    return ir::NodeRef<For>(std::move(copy));
+    return Annotated(loop, stage_.ahead_near ? kPrefetchNear : kPrefetch,
+                     Buffer(load->buffer).Load({at}));
   }
 
   Expr Horizontal(const Expr& vector) const {
@@ -537,6 +535,12 @@ Stmt Loop(const Var& var, const Expr& extent, ForKind kind, const Stmt& body) {
     return tir::Substitute(body, map);
   }
   return For(var, 0, extent, kind, body);
+}
+
+Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& value) {
+  auto copy = ffi::make_object<tir::ForObj>(*loop);
+  copy->annotations.Set(name, value);
+  return ir::NodeRef<For>(std::move(copy));
 }
 
 Stmt Loops(const std::vector<Axis>& axes, Stmt body) {

@@ -306,12 +306,6 @@ class TileEmitter {
     return Annotated(loop, kPrefetchNear, b.Load({at}));
   }
 
-  static Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& load) {
-    auto copy = ffi::make_object<tir::ForObj>(*loop);
-    copy->annotations.Set(name, load);
-    return ir::NodeRef<For>(std::move(copy));
-  }
-
   // A loop over k that fetches the next tile's rows of A into the second cache, one line at most
   // each step, row after row: the machine itself follows a row after some lines only, and each tile
   // has new rows.

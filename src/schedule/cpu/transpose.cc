@@ -184,9 +184,7 @@ class TransposeEmitter {
     map.Set(from_.var, ir::Select(last, place.first_from + block_.from, place.first_from) + in_row);
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
-    auto copy = ffi::make_object<ForObj>(*loop);
-    copy->annotations.Set(block_.prefetch, Buffer(turned_.front()->buffer).Load({at}));
-    return ir::NodeRef<For>(std::move(copy));
+    return Annotated(loop, block_.prefetch, Buffer(turned_.front()->buffer).Load({at}));
   }
 
   bool LongEnough(const Axis& axis) const {
