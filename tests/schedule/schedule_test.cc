@@ -92,7 +92,7 @@ TEST(CpuSchedule, ReductionsAlongEitherAxis) {
   }
 }
 
-tir::PrimFunc Softmax(const Var& n, const Var& m) {
+tir::PrimFunc Softmax(const Expr& n, const Expr& m) {
   Tensor x("x", {Expr(2), n, m}, Float(32));
   Tensor top =
       tir::Reduce({Expr(2), n}, {m}, tir::MaxReducer(Float(32)),
@@ -133,12 +133,27 @@ TEST(CpuSchedule, RowsLargerThanTheCachesAreWrittenWhileTheNextOnesAreRead) {
     for (int64_t size : {16, 64, 144, 35, 1029})
       ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-12, WithSmallCaches());
   }
-  bool near = false;
-  tir::PostOrderVisit(cpu::Schedule(func, WithSmallCaches())->body, [&](const ffi::ObjectRef& s) {
-    if (const auto* loop = s.as<tir::ForObj>())
-      near = near || loop->annotations.count(cpu::kPrefetchNear);
-  });
-  EXPECT_TRUE(near);
+}
+
+TEST(CpuSchedule, NextRowsComeAsNearAsTheyFit) {
+  const Var n("n", Int(64));
+  for (const auto& [size, fits] : {std::pair(256, true), std::pair(4096, false)}) {
+    bool near = false, far = false;
+    const auto func = cpu::Schedule(Softmax(n, size), WithSmallCaches());
+    tir::PostOrderVisit(func->body, [&](const ffi::ObjectRef& s) {
+      const auto* loop = s.as<tir::ForObj>();
+      // Rows of results in the caches are fetched another way.
+      if (loop == nullptr || !loop->annotations.count(cpu::kStreamIf)) return;
+      tir::PostOrderVisit(loop->body, [&](const ffi::ObjectRef& inside) {
+        if (const auto* serial = inside.as<tir::ForObj>()) {
+          near = near || serial->annotations.count(cpu::kPrefetchNear);
+          far = far || serial->annotations.count(cpu::kPrefetch);
+        }
+      });
+    });
+    EXPECT_EQ(near, fits);
+    EXPECT_EQ(far, !fits);
+  }
 }
 
 TEST(CpuSchedule, NormsLargerThanTheCaches) {

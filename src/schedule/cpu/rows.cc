@@ -4,6 +4,7 @@
 #include "schedule/cpu/rows.h"
 
 #include <algorithm>
+#include <map>
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -191,17 +192,41 @@ class Pipeline {
     if (!rows_.read.defined() || !analyzer_->ProveEqual(rows_.along->extent, AxisOf(first)->extent))
       return;
     const Axis along = *rows_.along;
+    const bool near = FitsNear(along.extent);
     if (costly == nullptr) {
       const int64_t bytes =
           SizeInBytes(Buffer(rows_.read.as<BufferLoadObj>()->buffer).elem_dtype());
       Fetch(rows_.read, along, Expr(kAheadBytes / std::max<int64_t>(1, bytes)), 4, &first);
     } else {
       const Expr next = Later(rows_.read, rows_.rows.back(), 1);
-      Fetch(next, along, Expr(0), 1, &first);
-      Fetch(next, along, ir::FloorDiv(along.extent, 4), 3, costly);
-      costly->ahead_near = true;
+      if (near) Fetch(next, along, Expr(0), 1, &first);
+      Fetch(next, along, near ? ir::FloorDiv(along.extent, 4) : Expr(0), near ? 3 : 4, costly);
+      costly->ahead_near = near;
     }
-    first.ahead_near = true;
+    first.ahead_near = near;
+  }
+
+  // Does the first cache hold what the loops touch of two rows, with room for more?  Where it does
+  // not, lines that came early would be gone before they are read.
+  bool FitsNear(const Expr& extent) const {
+    std::map<const ffi::Object*, int64_t> bytes;  // at each place of a row, of each buffer
+    auto add = [&](const Stage& stage) {
+      tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+        const auto* load = node.as<BufferLoadObj>();
+        if (load == nullptr || !UsesVar(load->indices[0], AxisOf(stage)->var)) return;
+        bool own = UsesVar(load->indices[0], rows_.slot);
+        for (const Axis& row : rows_.rows) own = own || UsesVar(load->indices[0], row.var);
+        bytes[load->buffer.get()] = (own ? 2 : 1) * SizeInBytes(Buffer(load->buffer).elem_dtype());
+      });
+    };
+    for (const Stage& host : hosts_) {
+      if (AxisOf(host).has_value()) add(host);
+      if (host.before != nullptr) add(*host.before);
+    }
+    add(last_);
+    int64_t each = 0;
+    for (const auto& [buffer, size] : bytes) each += size;
+    return each * ir::AsInt(extent).value_or(traits_.l1_bytes) < traits_.l1_bytes;
   }
 
   // A stage for the row before, whose axes and copy of the temporaries have names of their own.
