@@ -14,8 +14,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int kCostlyElement = 20;  // additions: an exponential
-// How far ahead of the loop that reads a row it is fetched: further on, lines would fall out of the
-// first cache before they are read.
+// How far ahead of the loop that reads a row it is fetched.
 constexpr int64_t kAheadBytes = 6144;
 // Rows that a task takes one into the other; the first and the last one of them run alone.
 constexpr int64_t kMostRows = 64, kFewestRows = 4, kManyTasks = 64;
@@ -170,8 +169,9 @@ class Pipeline {
   }
 
   // The last loop goes into the first one that fits, and half of it into one that computes long
-  // where there is such a one; so does the fetching.  With nothing to wait for but memory, the loop
-  // that reads is best fetched for right before it reads.
+  // where there is such a one; so does the fetching.  With nothing to wait for but memory, what the
+  // loop that reads is about to read comes into the second cache: lines that come into the first
+  // one are waited for there.
   void FetchAndFinish() {
     Stage& first = hosts_[fit_[0]];
     Stage* costly = nullptr;
@@ -192,7 +192,7 @@ class Pipeline {
     if (!rows_.read.defined() || !analyzer_->ProveEqual(rows_.along->extent, AxisOf(first)->extent))
       return;
     const Axis along = *rows_.along;
-    const bool near = FitsNear(along.extent);
+    const bool near = costly != nullptr && FitsNear(along.extent);
     if (costly == nullptr) {
       const int64_t bytes =
           SizeInBytes(Buffer(rows_.read.as<BufferLoadObj>()->buffer).elem_dtype());
