@@ -16,7 +16,7 @@
 #include "pipeline/build.h"
 #include "pipeline/machine.h"
 #include "runtime/platform/cpus.h"
-#include "support/host_tensor.h"
+#include "runtime/tensor.h"
 #include "support/thread_pool.h"
 #include "tir/lift_sizes.h"
 
@@ -77,8 +77,9 @@ class Evaluator {
     std::vector<ffi::AnyView> args(sizes.begin(), sizes.end());
     for (const ffi::Tensor& input : work.inputs) args.emplace_back(input);
     for (const passes::OutputTensor& output : work.outputs) {
-      std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
-      results.push_back(NewHostTensor(shape, output.dtype));
+      const std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
+      results.push_back(
+          runtime::EmptyHostTensor(ffi::ShapeView(shape.data(), shape.size()), output.dtype));
     }
     for (const ffi::Tensor& result : results) args.emplace_back(result);
     // The packed entry has tvm-ffi's calling convention.

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "runtime/memory_pool.h"
+#include "support/api.h"
 
 namespace relaxvm::runtime {
 
@@ -60,7 +61,7 @@ tvm::ffi::Tensor AllocTensor(const Storage& storage, int64_t byte_offset, tvm::f
 tvm::ffi::Tensor EmptyTensor(const std::shared_ptr<MemoryPool>& pool, tvm::ffi::ShapeView shape,
                              DLDataType dtype);
 // The same from a process-wide pool of host memory without a cache.
-tvm::ffi::Tensor EmptyHostTensor(tvm::ffi::ShapeView shape, DLDataType dtype);
+RELAXVM_API tvm::ffi::Tensor EmptyHostTensor(tvm::ffi::ShapeView shape, DLDataType dtype);
 
 // Copies values; shapes and dtypes must agree, both must be dense.  Memory of the host is read and
 // written when it returns; a device follows in the order of its stream.  Through the host where two

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches of CPUs by name.  Smaller is safer: a block that does not fit costs more than one that
-// could have been larger.
+// CPUs by name.  Smaller caches are safer: a block that does not fit costs more than one that could
+// have been larger.
 #include "target/machine.h"
 
 namespace relaxvm::target {
@@ -9,6 +9,7 @@ namespace {
 struct Row {
   std::string_view cpu;
   int64_t l1_kib, l2_kib, l3_kib;
+  int64_t fetch_ahead = 0;
 };
 
 // By name.
@@ -49,17 +50,20 @@ constexpr Row kRows[] = {
     {"znver2", 32, 512, 16384},
     {"znver3", 32, 512, 32768},
     {"znver4", 32, 1024, 32768},
-    {"znver5", 48, 1024, 32768},
+    {"znver5", 48, 1024, 32768, 2048},
 };
 // clang-format on
 
 }  // namespace
 
-std::optional<Caches> CachesOfCpu(std::string_view cpu) {
+void DescribeCpu(std::string_view cpu, Machine* machine) {
   for (const Row& row : kRows) {
-    if (row.cpu == cpu) return Caches{row.l1_kib << 10, row.l2_kib << 10, row.l3_kib << 10};
+    if (row.cpu != cpu) continue;
+    machine->l1_bytes = row.l1_kib << 10;
+    machine->l2_bytes = row.l2_kib << 10;
+    machine->l3_bytes = row.l3_kib << 10;
+    machine->fetch_ahead = row.fetch_ahead;
   }
-  return std::nullopt;
 }
 
 }  // namespace relaxvm::target

@@ -6,17 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace relaxvm::target {
-
-// Data caches in bytes.
-struct Caches {
-  int64_t l1;
-  int64_t l2;
-  int64_t l3;  // 0: there is none
-};
 
 // The defaults are what a CPU that is only named is taken for.
 struct Machine {
@@ -32,19 +24,18 @@ struct Machine {
   int64_t l2_bytes = 512 << 10;
   int64_t l3_bytes = 8 << 20;  // of all cores together; 0: there is none
   int num_cores = 1;           // that the process may use
+  // How far ahead it pays to fetch a stream from the caches into the first one; 0: the core does it
+  // better by itself.
+  int64_t fetch_ahead = 0;
 
   int64_t Lanes(int64_t elem_bytes) const {
     return std::max<int64_t>(1, vector_bytes / elem_bytes);
   }
-  void Set(const Caches& caches) {
-    l1_bytes = caches.l1;
-    l2_bytes = caches.l2;
-    l3_bytes = caches.l3;
-  }
 };
 
-// Of a CPU that is named as LLVM names it, as its makers publish them; where they come in several
-// sizes, the usual one.  Nothing for a CPU that is not listed.
-std::optional<Caches> CachesOfCpu(std::string_view cpu);
+// Caches of a CPU that is named as LLVM names it, as its makers publish them (where they come in
+// several sizes, the usual one), and what was measured on it.  A CPU that is not listed keeps what
+// `machine` says.
+void DescribeCpu(std::string_view cpu, Machine* machine);
 
 }  // namespace relaxvm::target

@@ -251,6 +251,32 @@ TEST(CpuSchedule, WeightsInPanels) {
   }
 }
 
+// Loops that fetch into the first cache, and into the second one.
+std::pair<int, int> CountFetches(const tir::PrimFunc& func, const target::Machine& machine) {
+  int near = 0, far = 0;
+  tir::PostOrderVisit(cpu::Schedule(func, machine)->body, [&](const ffi::ObjectRef& node) {
+    const auto* loop = node.as<tir::ForObj>();
+    if (loop == nullptr) return;
+    near += static_cast<int>(loop->annotations.count(cpu::kPrefetchNear));
+    far += static_cast<int>(loop->annotations.count(cpu::kPrefetch));
+  });
+  return {near, far};
+}
+
+TEST(CpuSchedule, TheRightSideOfOneRowIsFetchedWhereTheCoreDoesNotDoItBetter) {
+  auto one_row = Matmul(1, 640, 640, false, false);
+  target::Machine machine{64, 32};  // which holds the right side in its last cache
+  EXPECT_EQ(CountFetches(one_row, machine), std::pair(0, 0));
+  EXPECT_EQ(CountFetches(Matmul(1, 640, 6400, false, false), machine), std::pair(0, 1));
+  machine.l2_bytes = machine.l3_bytes = 1 << 20;
+  EXPECT_EQ(CountFetches(one_row, machine), std::pair(0, 1));
+  machine.l3_bytes = 0;
+  EXPECT_EQ(CountFetches(one_row, machine), std::pair(0, 1));
+  target::DescribeCpu("znver5", &machine);
+  EXPECT_EQ(CountFetches(one_row, machine), std::pair(1, 0));
+  EXPECT_EQ(CountFetches(Matmul(40, 64, 640, false, false), machine), std::pair(0, 0));
+}
+
 TEST(CpuSchedule, MatmulWithSymbolicColumns) {
   auto func = Matmul(13, Var("n", Int(64)), Var("k", Int(64)), false, true);
   EXPECT_TRUE(IsTiled(func));

@@ -71,7 +71,7 @@ Compiler::Compiler(const std::string& text, bool quick) {
 
 target::Machine Compiler::Machine() const {
   target::Machine machine = MachineFor(machine_->getMCSubtargetInfo());
-  if (auto caches = target::CachesOfCpu(cpu_)) machine.Set(*caches);
+  target::DescribeCpu(cpu_, &machine);
   return machine;
 }
 

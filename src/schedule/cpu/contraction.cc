@@ -31,6 +31,10 @@ constexpr int64_t kMostRowsOfDots = 2;
 // Rows of a tile when their number is known at run time only: each number of rows up to it gets
 // code of its own.
 constexpr int64_t kMaxRowForms = 8;
+// Tiles of no more rows wait for B; the second number, where it lies beyond the second cache.
+constexpr int64_t kRowsThatWait = 3;
+constexpr int64_t kRowsThatWaitForMemory = 6;
+constexpr int64_t kAheadInMemory = 2048;  // bytes
 
 // Each vector of columns has a left side of its own: a second one would share nothing.
 constexpr int64_t kVectorsSideBySide = 1;
@@ -154,7 +158,7 @@ class ContractionEmitter {
     if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
       c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
     }
-    c_.b_is_far = BytesOfB(depth) > machine_.l2_bytes;
+    c_.fetch_b = HowToFetchB(BytesOfB(depth));
     const int64_t per_task =
         depth_blocks_.has_value()
             ? kTilesPerBlock
@@ -197,6 +201,13 @@ class ContractionEmitter {
     const Expr elements = analyzer_->Simplify(c_.vector.extent * depth);
     const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
     return ir::AsInt(elements).value_or(0) * (c_.b_in_words ? 1 : c_.group) * SizeInBytes(type);
+  }
+
+  Contraction::FetchOfB HowToFetchB(int64_t bytes) const {
+    const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
+    if (machine_.fetch_ahead > 0) return {rows, machine_.fetch_ahead, true};
+    const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
+    return in_cache ? Contraction::FetchOfB() : Contraction::FetchOfB{rows, kAheadInMemory, false};
   }
 
   // `vectors` whole registers.

@@ -43,7 +43,13 @@ struct Contraction {
   // A lies beyond the second cache: while a tile is computed, this much of k of the next tile's
   // rows is fetched.
   int64_t fetch_depth = 0;
-  bool b_is_far = false;    // so does B
+  // Tiles of up to so many rows take B as fast as memory gives it: it is fetched so many bytes
+  // ahead, into the first cache or into the second one.
+  struct FetchOfB {
+    int64_t most_rows = 0, ahead = 0;
+    bool near = false;
+  };
+  FetchOfB fetch_b;
   bool dot_signed = false;  // the machine has an instruction for two signed sides
 
   bool BothSigned() const { return a_is_signed && b_is_signed; }

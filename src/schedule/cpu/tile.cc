@@ -16,11 +16,6 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
-// A tile of no more rows takes B as fast as the caches give it: B is fetched this many bytes ahead,
-// half a page, for what the machine fetches by itself starts anew at each page.
-constexpr int64_t kRowsThatWait = 3;
-constexpr int64_t kRowsThatWaitForMemory = 6;  // where B lies beyond the second cache
-constexpr int64_t kAheadBytes = 2048;
 constexpr int64_t kLineBytes = 64;
 
 class TileEmitter {
@@ -286,13 +281,13 @@ class TileEmitter {
   // A loop over k, whose step takes B at `k` and the `count` - 1 that follow, fetching B ahead.
   Stmt FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
     const auto* loop = steps.as<tir::ForObj>();
-    const int64_t most = c_.b_is_far ? kRowsThatWaitForMemory : kRowsThatWait;
-    if (loop == nullptr || part_.rows > most) return steps;
+    const auto& [most_rows, ahead_bytes, near] = c_.fetch_b;
+    if (loop == nullptr || part_.rows > most_rows) return steps;
     Buffer b(c_.LoadOf(c_.b)->buffer);
     const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
     const int64_t run = (c_.b_in_words ? 1 : c_.group) * width_ * count;  // elements of each step
     const int64_t lines = (run + line - 1) / line;
-    const int64_t ahead = std::max<int64_t>(1, kAheadBytes / kLineBytes / lines) * count;
+    const int64_t ahead = std::max<int64_t>(1, ahead_bytes / kLineBytes / lines) * count;
     ffi::Map<Var, Expr> map;
     map.Set(c_.stage.reduce.back().var, k + Expr(ahead));
     if (c_.panel_width > 0) {
@@ -303,7 +298,7 @@ class TileEmitter {
     }
     Expr at = tir::Substitute(c_.LoadOf(c_.b)->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
-    return Annotated(loop, kPrefetchNear, b.Load({at}));
+    return Annotated(loop, near ? kPrefetchNear : kPrefetch, b.Load({at}));
   }
 
   // A loop over k that fetches the next tile's rows of A into the second cache, one line at most
