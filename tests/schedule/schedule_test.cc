@@ -264,10 +264,10 @@ std::pair<int, int> CountFetches(const tir::PrimFunc& func, const target::Machin
 }
 
 TEST(CpuSchedule, TheRightSideOfOneRowIsFetchedWhereTheCoreDoesNotDoItBetter) {
-  auto one_row = Matmul(1, 640, 640, false, false);
+  auto one_row = Matmul(1, 768, 640, false, false);
   target::Machine machine{64, 32};  // which holds the right side in its last cache
   EXPECT_EQ(CountFetches(one_row, machine), std::pair(0, 0));
-  EXPECT_EQ(CountFetches(Matmul(1, 640, 6400, false, false), machine), std::pair(0, 1));
+  EXPECT_EQ(CountFetches(Matmul(1, 768, 6400, false, false), machine), std::pair(0, 1));
   machine.l2_bytes = machine.l3_bytes = 1 << 20;
   EXPECT_EQ(CountFetches(one_row, machine), std::pair(0, 1));
   machine.l3_bytes = 0;
