@@ -51,16 +51,19 @@ struct Stage {
   Expr ahead;
   int64_t ahead_quarters = 0;
   bool ahead_near = false;  // into the first cache
-  // Of a reduction: an elementwise stage over an axis as long as the reduced one, or shorter by
-  // less than one vector, which has nothing to do with it.  For each four vectors of the reduction,
-  // `quarters` vectors of the other stage are stored, from the `begin`th quarter of it on; what is
-  // no four vectors at its end is left out.
+  // Of a reduction: elementwise stages over an axis as long as the reduced one, or shorter by
+  // less than one vector, which have nothing to do with it.  For each four vectors of the
+  // reduction, `quarters` vectors of each other stage are stored, from the `begin`th quarter of it
+  // on; what is no four vectors at its end is left out.
   struct Beside {
-    std::shared_ptr<const Stage> stage;
+    std::vector<std::shared_ptr<const Stage>> stages;
     int64_t begin = 0;
     int64_t quarters = 0;
   };
   Beside beside;
+  // Of a reduction without spatial axes: it is made for several rows at once, and this is what
+  // stands for its variables in each.  Empty: one row.
+  std::vector<ffi::Map<Var, Expr>> together;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }

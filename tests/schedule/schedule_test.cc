@@ -156,8 +156,7 @@ TEST(CpuSchedule, NextRowsComeAsNearAsTheyFit) {
   }
 }
 
-TEST(CpuSchedule, NormsLargerThanTheCaches) {
-  Var n("n", Int(64)), m("m", Int(64));
+tir::PrimFunc Norm(const Expr& n, const Expr& m) {
   Tensor x("x", {n, m}, Float(32)), gain("gain", {m}, Float(32));
   Tensor sum = tir::Reduce({n}, {m}, tir::SumReducer(Float(32)),
                            [&](const Indices& i, const Indices& r) { return x({i[0], r[0]}); });
@@ -169,10 +168,36 @@ TEST(CpuSchedule, NormsLargerThanTheCaches) {
   Tensor y = tir::Compute({n, m}, [&](const Indices& i) {
     return centred(i[0], i[1]) * squares({i[0]}) + gain({i[1]});
   });
-  auto func = tir::CreatePrimFunc({x, gain}, {y});
+  return tir::CreatePrimFunc({x, gain}, {y});
+}
+
+TEST(CpuSchedule, NormsLargerThanTheCaches) {
+  auto func = Norm(Var("n", Int(64)), Var("m", Int(64)));
   for (int64_t rows : {1, 4, 5, 300}) {
     for (int64_t size : {16, 64, 80, 192, 7, 391, 447})
       ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, WithSmallCaches());
+  }
+}
+
+// Rows that share what the first cache does not hold go through side by side.
+TEST(CpuSchedule, LongNormsTakeRowsTogether) {
+  target::Machine traits = WithSmallCaches();
+  traits.l1_bytes = 512;
+  const Var n("n", Int(64));
+  for (int64_t size : {64, 80, 192, 336}) {
+    const auto func = Norm(n, size);
+    for (int64_t rows : {1, 3, 4, 5, 8, 300, 303})
+      ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, traits);
+    ExpectSame(Norm(24, size), {}, 1e-9, traits);
+    // Each has sums of its own: four vectors.
+    int64_t most = 0;
+    tir::PostOrderVisit(cpu::Schedule(func, traits)->body, [&](const ffi::ObjectRef& node) {
+      const auto* alloc = node.as<tir::AllocBufferObj>();
+      if (alloc == nullptr || alloc->buffer->name != "acc") return;
+      const auto count = ir::AsInt(tir::Buffer(alloc->buffer).shape()[0]);
+      most = std::max(most, count.value());
+    });
+    EXPECT_EQ(most, 4 * 4 * 16);
   }
 }
 

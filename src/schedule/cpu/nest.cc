@@ -198,7 +198,7 @@ class NestEmitter {
   // as a function of the place in that run of memory.  Null: it is none.
   Expr AsRun(const Var& place) const {
     if (!HorizontalForm(stage_.combine) || stage_.spatial.size() != 1 ||
-        stage_.reduce.size() != 1 || stage_.before != nullptr || stage_.beside.stage != nullptr ||
+        stage_.reduce.size() != 1 || stage_.before != nullptr || !stage_.beside.stages.empty() ||
         stage_.ahead.defined())
       return Expr();
     const Axis &column = stage_.spatial[0], &row = stage_.reduce[0];
@@ -310,14 +310,24 @@ class NestEmitter {
     RELAXVM_UNREACHABLE();
   }
 
-  // acc[u] += value at `base` + u vectors, for `count` vectors; lanes at or above `limit` add
-  // nothing.
-  Stmt Accumulate(const Buffer& acc, const Axis& axis, const Expr& base, int64_t count,
-                  const Expr& limit) const {
+  // Statements of the stage for the row `row` of those that it is made for together.
+  Stmt InRow(size_t row, const Stmt& stmt) const {
+    return stage_.together.empty() ? stmt : tir::Substitute(stmt, stage_.together[row]);
+  }
+  size_t NumRows() const { return std::max<size_t>(1, stage_.together.size()); }
+
+  // acc[u] += value at `base` + u vectors, for `count` vectors from `from` on, in each row; lanes
+  // at or above `limit` add nothing.
+  Stmt Accumulate(const Buffer& acc, const Axis& axis, const Expr& base, int64_t from,
+                  int64_t count, const Expr& limit) const {
     ffi::Array<Stmt> seq;
-    for (int64_t u = 0; u < count; ++u) {
-      if (stage_.before != nullptr) seq.push_back(VectorBefore(base + Expr(u * lanes_), limit));
-      seq.push_back(AddVector(acc, u, axis, base + Expr(u * lanes_), limit));
+    for (size_t row = 0; row < NumRows(); ++row) {
+      const int64_t first = static_cast<int64_t>(row) * kAccumulators;
+      for (int64_t u = from; u < from + count; ++u) {
+        const Expr at = base + Expr(u * lanes_);
+        if (stage_.before != nullptr) seq.push_back(InRow(row, VectorBefore(at, limit)));
+        seq.push_back(InRow(row, AddVector(acc, first + u, axis, at, limit)));
+      }
     }
     return SeqStmt::Flatten(seq);
   }
@@ -338,15 +348,24 @@ class NestEmitter {
                BufferStore(acc, Accumulated(stage_.combine, acc.Load({to}), value), {to}));
   }
 
-  // `accumulate`, iteration `block` of `blocks`, and the vectors of the stage beside that go with
-  // it.
-  Stmt WithBeside(const Stmt& accumulate, const Expr& blocks, const Var& block) const {
-    if (stage_.beside.stage == nullptr) return accumulate;
-    const auto& [stage, begin, quarters] = stage_.beside;
-    ffi::Array<Stmt> seq = {accumulate};
+  // Iteration `block` of `blocks` from `done` on: as many vectors as there are accumulators, and
+  // those of the stages beside that go with them.  Several rows take turns by half as many, so that
+  // what they share is still in registers.
+  Stmt Step(const Buffer& acc, const Axis& axis, const Expr& done, const Expr& blocks,
+            const Var& block) const {
+    const Expr base = done + block * Expr(kAccumulators * lanes_);
+    const auto& [stages, begin, quarters] = stage_.beside;
     const Expr first = blocks * Expr(begin) + block * Expr(quarters);
-    for (int64_t u = 0; u < quarters; ++u)
-      seq.push_back(VectorOf(*stage, (first + Expr(u)) * Expr(lanes_), Expr()));
+    const int64_t parts = NumRows() > 1 ? 2 : 1;
+    ffi::Array<Stmt> seq;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t count = kAccumulators / parts, others = quarters / parts;
+      seq.push_back(Accumulate(acc, axis, base, part * count, count, Expr()));
+      for (const auto& stage : stages) {
+        for (int64_t u = part * others; u < (part + 1) * others; ++u)
+          seq.push_back(VectorOf(*stage, (first + Expr(u)) * Expr(lanes_), Expr()));
+      }
+    }
     return SeqStmt::Flatten(seq);
   }
 
@@ -385,7 +404,7 @@ class NestEmitter {
 
   // Are there many results next to each other, each of a few vectors?
   bool IsManyShort(size_t index) const {
-    if (stage_.spatial.empty() || stage_.before != nullptr || stage_.beside.stage != nullptr ||
+    if (stage_.spatial.empty() || stage_.before != nullptr || !stage_.beside.stages.empty() ||
         stage_.ahead.defined() || lanes_ * 2 > traits_.num_vectors ||
         SizeInBytes(stage_.value.dtype()) != ElemBytes(stage_))
       return false;
@@ -454,19 +473,21 @@ class NestEmitter {
 
   Stmt OneByOne(size_t index) const {
     const Axis axis = stage_.reduce[index];
-    Buffer acc = Accumulators(kAccumulators * lanes_);
-    Stmt init = Fill(acc, stage_.identity, kAccumulators * lanes_, lanes_);
+    const int64_t elems = static_cast<int64_t>(NumRows()) * kAccumulators * lanes_;
+    Buffer acc = Accumulators(elems);
+    Stmt init = Fill(acc, stage_.identity, elems, lanes_);
     ffi::Array<Stmt> body;
     Expr done = 0;
     for (int64_t vectors : {kAccumulators, int64_t{1}}) {
       const Expr step = vectors * lanes_;
       // A stage beside may be shorter, by less than one vector.
-      const bool beside = vectors > 1 && stage_.beside.stage != nullptr;
-      const Expr& extent = beside ? stage_.beside.stage->spatial[0].extent : axis.extent;
+      const bool beside = vectors > 1 && !stage_.beside.stages.empty();
+      const Expr& extent = beside ? stage_.beside.stages[0]->spatial[0].extent : axis.extent;
       Expr blocks = analyzer_->Simplify(ir::FloorDiv(extent - done, step));
       Var block("block", Int(64));
-      Stmt part = Accumulate(acc, axis, done + block * step, vectors, Expr());
-      if (vectors > 1) part = WithBeside(part, blocks, block);
+      const Stmt part = vectors > 1
+                            ? Step(acc, axis, done, blocks, block)
+                            : Accumulate(acc, axis, done + block * step, 0, vectors, Expr());
       Stmt loop = Loop(block, blocks, ForKind::kSerial, part);
       // What one vector after the other fetches at the end of a row is not worth a loop.
       body.push_back(vectors == 1 ? loop : FetchingAhead(loop, axis, done, vectors));
@@ -474,20 +495,23 @@ class NestEmitter {
     }
     if (!analyzer_->ProveEqual(done, axis.extent)) {
       body.push_back(tir::IfThenElse(ir::Less(done, axis.extent),
-                                     Accumulate(acc, axis, done, 1, axis.extent)));
+                                     Accumulate(acc, axis, done, 0, 1, axis.extent)));
     }
+    ffi::Array<Stmt> all = {tir::AllocBuffer(acc), init,
+                            Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body))};
+    for (size_t row = 0; row < NumRows(); ++row) all.push_back(InRow(row, StoreSum(acc, row)));
+    return Loops(stage_.spatial, SeqStmt::Flatten(all));
+  }
+
+  Stmt StoreSum(const Buffer& acc, size_t row) const {
     auto part = [&](int64_t u) {
-      return Expr(acc.Load({ir::RampExpr(Expr(u * lanes_), 1, lanes_)}));
+      const int64_t at = static_cast<int64_t>(row) * kAccumulators + u;
+      return Expr(acc.Load({ir::RampExpr(Expr(at * lanes_), 1, lanes_)}));
     };
     Expr low = Apply(stage_.combine, part(0), part(1)),
          high = Apply(stage_.combine, part(2), part(3));
-    Stmt store =
-        BufferStore(*stage_.out, Finished(stage_, Horizontal(Apply(stage_.combine, low, high))),
-                    stage_.indices);
-    return Loops(
-        stage_.spatial,
-        SeqStmt::Flatten({tir::AllocBuffer(acc), init,
-                          Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body)), store}));
+    return BufferStore(*stage_.out, Finished(stage_, Horizontal(Apply(stage_.combine, low, high))),
+                       stage_.indices);
   }
 
   const Stage& stage_;

@@ -55,7 +55,56 @@ Expr Later(const Expr& read, const Axis& row, int64_t rows) {
   return tir::Substitute(read, map);
 }
 
+// Bytes that the loops touch at each place along a row: of the row itself, and of what all rows
+// share.
+struct Touched {
+  int64_t own = 0, shared = 0;
+
+  int64_t OfTwoRows(int64_t extent) const { return (2 * own + shared) * extent; }
+};
+Touched TouchedBy(const RowLoops& rows) {
+  std::map<const ffi::Object*, std::pair<bool, int64_t>> buffers;
+  auto add = [&](const Stage& stage) {
+    const std::optional<Axis> along = AxisOf(stage);
+    if (!along.has_value()) return;
+    tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      if (load == nullptr || !UsesVar(load->indices[0], along->var)) return;
+      bool own = UsesVar(load->indices[0], rows.slot);
+      for (const Axis& row : rows.rows) own = own || UsesVar(load->indices[0], row.var);
+      buffers[load->buffer.get()] = {own, SizeInBytes(Buffer(load->buffer).elem_dtype())};
+    });
+  };
+  for (const Stage& loop : rows.loops) {
+    add(loop);
+    if (loop.before != nullptr) add(*loop.before);
+  }
+  Touched touched;
+  for (const auto& [buffer, entry] : buffers)
+    (entry.first ? touched.own : touched.shared) += entry.second;
+  return touched;
+}
+
+bool IsCostly(const Stage& loop) {
+  const std::optional<Axis> along = AxisOf(loop);
+  return along.has_value() && CostOfElement(loop, along->var) >= kCostlyElement;
+}
+
 }  // namespace
+
+int64_t RowsTogether(const RowLoops& rows, const Expr& aligned, const Machine& traits) {
+  if (!ir::IsIntValue(aligned, 1) || rows.loops.size() < 2) return 1;
+  if (std::any_of(rows.loops.begin(), rows.loops.end(), IsCostly)) return 1;
+  const std::optional<Axis> along = AxisOf(rows.loops.back());
+  const auto extent = along.has_value() ? ir::AsInt(along->extent) : std::nullopt;
+  if (!extent.has_value()) return 1;
+  const Touched touched = TouchedBy(rows);
+  if (touched.shared == 0 || touched.OfTwoRows(extent.value()) <= traits.l1_bytes) return 1;
+  // Their sums take half of the registers; half of the second cache holds them and the next ones.
+  const int64_t together = traits.num_vectors / 8;
+  const int64_t bytes = 2 * together * touched.own * extent.value();
+  return bytes <= traits.l2_bytes / 2 ? std::max<int64_t>(1, together) : 1;
+}
 
 std::optional<Axis> AxisOf(const Stage& stage) {
   const std::vector<Axis>& axes = stage.combine == Combine::kNone ? stage.spatial : stage.reduce;
@@ -98,23 +147,32 @@ class Pipeline {
     Expr total = 1;
     for (const Axis& row : rows_.rows) total = total * row.extent;
     total = analyzer_->Simplify(total);
-    const Expr chunk = analyzer_->Simplify(
-        ir::Max(kFewestRows, ir::Min(kMostRows, ir::FloorDiv(total, kManyTasks))));
+    const int64_t each = rows_.together;
+    const Expr many = ir::FloorDiv(total, kManyTasks * each) * Expr(each);
+    const Expr chunk =
+        analyzer_->Simplify(ir::Max(std::max(kFewestRows, each), ir::Min(kMostRows * each, many)));
     const Axis task{Var("task", Int(64)), analyzer_->Simplify(ir::CeilDiv(total, chunk))};
     const Expr from = analyzer_->Simplify(task.var * chunk);
-    Var end("end", Int(64)), row("row", Int(64));
-    std::vector<Stage> alone = hosts_;  // the loops of a task's first row
+    Var end("end", Int(64)), whole("whole", Int(64)), group("group", Int(64));
+    const std::vector<Stage> alone = hosts_;
     FetchAndFinish();
+    // The loops of a task's first rows, those of the others, the last loop of its last ones.
+    ffi::Array<Stmt> first = Emitted(alone), last = LastLoop();
+    const ffi::Array<Stmt> groups = {EachRow(first, from, each),
+                                     Loop(group, ir::FloorDiv(whole - from, each) - 1,
+                                          ForKind::kSerial, Both(from + (group + 1) * Expr(each))),
+                                     EachRow(last, whole - each, each)};
     ffi::Array<Stmt> seq = {tir::Bind(end, ir::Min(from + chunk, total))};
     for (const Stmt& temporary : rows_.temporaries) seq.push_back(temporary);
-    ffi::Array<Stmt> first;
-    for (const Stage& loop : alone) first.push_back(EmitNest(loop, traits_, analyzer_));
-    seq.push_back(AtRow(first, from));
-    seq.push_back(Loop(row, end - from - 1, ForKind::kSerial, Both(from + row + 1)));
-    ffi::Array<Stmt> last;
-    if (start_.has_value()) last.push_back(EmitPartial(*start_, traits_, analyzer_));
-    last.push_back(EmitNest(last_, traits_, analyzer_));
-    seq.push_back(AtRow(last, end - 1));
+    if (analyzer_->ProveEqual(ir::FloorMod(total, each), 0)) {
+      seq.push_back(tir::Bind(whole, end));
+      for (const Stmt& stmt : groups) seq.push_back(stmt);
+    } else {
+      seq.push_back(tir::Bind(whole, from + ir::FloorDiv(end - from, each) * Expr(each)));
+      seq.push_back(tir::IfThenElse(ir::Less(from, whole), SeqStmt::Flatten(groups)));
+      for (const Stmt& stmt : last) first.push_back(stmt);
+      seq.push_back(EachRow(first, whole, end - whole));
+    }
     RowForm form;
     form.stream_if = long_enough_;
     form.rows = {task};
@@ -160,9 +218,8 @@ class Pipeline {
     last_.value = tir::Substitute(last_.value, map);
     last_.indices = {tir::Substitute(last_.indices[0], map)};
     last_.spatial[0].extent = along.extent - skipped_;
-    const bool costly = std::any_of(fit_.begin(), fit_.end(), [&](size_t i) {
-      return CostOfElement(hosts_[i], AxisOf(hosts_[i])->var) >= kCostlyElement;
-    });
+    const bool costly =
+        std::any_of(fit_.begin(), fit_.end(), [&](size_t i) { return IsCostly(hosts_[i]); });
     const int64_t least = (costly ? kLongCostlyRow : kLongRow) * lanes;
     long_enough_ = ir::Or(aligned_, ir::GreaterEqual(along.extent, Expr(least)));
     return true;
@@ -177,23 +234,31 @@ class Pipeline {
     Stage* costly = nullptr;
     for (size_t i = 1; i < fit_.size(); ++i) {
       Stage& host = hosts_[fit_[i]];
-      if (costly == nullptr && CostOfElement(host, AxisOf(host)->var) >= kCostlyElement)
-        costly = &host;
+      if (costly == nullptr && IsCostly(host)) costly = &host;
     }
-    for (const Axis& row : rows_.rows) {
-      before_.push_back({Var(row.var->name, Int(64)), row.extent});
-      to_before_.Set(row.var, before_.back().var);
+    for (int64_t i = 0; i < rows_.together; ++i) {
+      now_.push_back(NewRow());
+      before_.push_back(NewRow());
+      if (rows_.together > 1) first.together.push_back(now_.back().map);
+      first.beside.stages.push_back(std::make_shared<const Stage>(InRow(last_, before_.back())));
     }
-    to_before_.Set(rows_.slot, slot_before_);
-    to_before_.Set(skipped_, skipped_before_);
-    const auto last = std::make_shared<const Stage>(Previous(last_));
-    first.beside = {last, 0, costly == nullptr ? 4 : 2};
-    if (costly != nullptr) costly->beside = {last, 2, 2};
+    first.beside.quarters = 4;
+    if (costly != nullptr) {
+      first.beside.quarters = 2;
+      costly->beside = {first.beside.stages, 2, 2};
+    }
     if (!rows_.read.defined() || !analyzer_->ProveEqual(rows_.along->extent, AxisOf(first)->extent))
       return;
     const Axis along = *rows_.along;
-    const bool near = costly != nullptr && FitsNear(along.extent);
-    if (costly == nullptr) {
+    // Where the first cache has no room for more than two rows, lines that came early would be gone
+    // before they are read.
+    const int64_t extent = ir::AsInt(along.extent).value_or(traits_.l1_bytes);
+    const bool near = costly != nullptr && TouchedBy(rows_).OfTwoRows(extent) < traits_.l1_bytes;
+    if (rows_.together > 1) {
+      // Their lines follow each other.
+      const Expr next = Later(rows_.read, rows_.rows.back(), rows_.together);
+      Fetch(next, along, Expr(0), 4 * rows_.together, &first);
+    } else if (costly == nullptr) {
       const int64_t bytes =
           SizeInBytes(Buffer(rows_.read.as<BufferLoadObj>()->buffer).elem_dtype());
       Fetch(rows_.read, along, Expr(kAheadBytes / std::max<int64_t>(1, bytes)), 4, &first);
@@ -206,83 +271,84 @@ class Pipeline {
     first.ahead_near = near;
   }
 
-  // Does the first cache hold what the loops touch of two rows, with room for more?  Where it does
-  // not, lines that came early would be gone before they are read.
-  bool FitsNear(const Expr& extent) const {
-    std::map<const ffi::Object*, int64_t> bytes;  // at each place of a row, of each buffer
-    auto add = [&](const Stage& stage) {
-      tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
-        const auto* load = node.as<BufferLoadObj>();
-        if (load == nullptr || !UsesVar(load->indices[0], AxisOf(stage)->var)) return;
-        bool own = UsesVar(load->indices[0], rows_.slot);
-        for (const Axis& row : rows_.rows) own = own || UsesVar(load->indices[0], row.var);
-        bytes[load->buffer.get()] = (own ? 2 : 1) * SizeInBytes(Buffer(load->buffer).elem_dtype());
-      });
-    };
-    for (const Stage& host : hosts_) {
-      if (AxisOf(host).has_value()) add(host);
-      if (host.before != nullptr) add(*host.before);
+  // A row whose axes, copy of the temporaries and first vector have names of their own.
+  struct Row {
+    std::vector<Axis> axes;
+    Var slot{"slot", Int(64)}, skipped{"skipped", Int(64)};
+    ffi::Map<Var, Expr> map;
+  };
+  Row NewRow() const {
+    Row row;
+    for (const Axis& axis : rows_.rows) {
+      row.axes.push_back({Var(axis.var->name, Int(64)), axis.extent});
+      row.map.Set(axis.var, row.axes.back().var);
     }
-    add(last_);
-    int64_t each = 0;
-    for (const auto& [buffer, size] : bytes) each += size;
-    return each * ir::AsInt(extent).value_or(traits_.l1_bytes) < traits_.l1_bytes;
+    row.map.Set(rows_.slot, row.slot);
+    row.map.Set(skipped_, row.skipped);
+    return row;
+  }
+  static Stage InRow(const Stage& elementwise, const Row& row) {
+    auto renamed = [&](const Expr& e) { return tir::Substitute(e, row.map); };
+    Stage stage = elementwise;
+    stage.value = renamed(stage.value);
+    stage.indices = stage.indices.Map(renamed);
+    stage.spatial[0].extent = renamed(stage.spatial[0].extent);
+    return stage;
   }
 
-  // A stage for the row before, whose axes and copy of the temporaries have names of their own.
-  Stage Previous(const Stage& stage) const {
-    auto renamed = [&](const Expr& e) { return tir::Substitute(e, to_before_); };
-    Stage previous = stage;
-    previous.value = renamed(stage.value);
-    previous.indices = stage.indices.Map(renamed);
-    previous.spatial[0].extent = renamed(stage.spatial[0].extent);
-    return previous;
-  }
-
-  // Gives the axes of the row with this number among all rows.
-  static void Place(const std::vector<Axis>& axes, const Expr& number, ffi::Array<Stmt>* seq) {
+  // `row` is the one with this number among all rows.
+  void Place(const Row& row, const Expr& number, ffi::Array<Stmt>* seq) const {
     Expr rest = number;
-    for (size_t i = axes.size(); i-- > 0;) {
-      seq->push_back(tir::Bind(axes[i].var, i == 0 ? rest : ir::FloorMod(rest, axes[i].extent)));
+    for (size_t i = row.axes.size(); i-- > 0;) {
+      const Axis& axis = row.axes[i];
+      seq->push_back(tir::Bind(axis.var, i == 0 ? rest : ir::FloorMod(rest, axis.extent)));
       if (i == 0) break;
       Var next("rest", Int(64));
-      seq->push_back(tir::Bind(next, ir::FloorDiv(rest, axes[i].extent)));
+      seq->push_back(tir::Bind(next, ir::FloorDiv(rest, axis.extent)));
       rest = next;
     }
+    seq->push_back(tir::Bind(row.slot, ir::FloorMod(number, 2 * rows_.together)));
+    if (start_.has_value()) seq->push_back(tir::Bind(row.skipped, tir::Substitute(skip_, row.map)));
   }
-  Stmt AtRow(const ffi::Array<Stmt>& loops, const Expr& number) {
+  // `loops` of `count` rows from this one on, one row after the other.
+  Stmt EachRow(const ffi::Array<Stmt>& loops, const Expr& number, const Expr& count) const {
+    const Row row = NewRow();
+    const Var one("one", Int(64));
     ffi::Array<Stmt> seq;
-    std::vector<Axis> axes;
-    ffi::Map<Var, Expr> map;
-    for (const Axis& row : rows_.rows) {
-      axes.push_back({Var(row.var->name, Int(64)), row.extent});
-      map.Set(row.var, axes.back().var);
-    }
-    Place(axes, number, &seq);
-    Var slot("slot", Int(64));
-    seq.push_back(tir::Bind(slot, ir::FloorMod(number, 2)));
-    map.Set(rows_.slot, slot);
-    if (start_.has_value()) {
-      Var skipped("skipped", Int(64));
-      seq.push_back(tir::Bind(skipped, tir::Substitute(skip_, map)));
-      map.Set(skipped_, skipped);
-    }
-    for (const Stmt& loop : loops) seq.push_back(tir::Substitute(loop, map));
-    return SeqStmt::Flatten(seq);
+    Place(row, number + one, &seq);
+    for (const Stmt& loop : loops) seq.push_back(tir::Substitute(loop, row.map));
+    return Loop(one, count, ForKind::kSerial, SeqStmt::Flatten(seq));
   }
 
-  Stmt Both(const Expr& number) {
+  ffi::Array<Stmt> Emitted(const std::vector<Stage>& loops) const {
     ffi::Array<Stmt> seq;
-    Place(before_, number - 1, &seq);
-    seq.push_back(tir::Bind(slot_before_, ir::FloorMod(number - 1, 2)));
-    Place(rows_.rows, number, &seq);
-    seq.push_back(tir::Bind(rows_.slot, ir::FloorMod(number, 2)));
-    if (start_.has_value()) {
-      seq.push_back(tir::Bind(skipped_before_, tir::Substitute(skip_, to_before_)));
-      seq.push_back(EmitPartial(Previous(*start_), traits_, analyzer_));
+    for (const Stage& loop : loops) seq.push_back(EmitNest(loop, traits_, analyzer_));
+    return seq;
+  }
+  ffi::Array<Stmt> LastLoop() const {
+    ffi::Array<Stmt> seq;
+    if (start_.has_value()) seq.push_back(EmitPartial(*start_, traits_, analyzer_));
+    seq.push_back(EmitNest(last_, traits_, analyzer_));
+    return seq;
+  }
+
+  // What the rows from this one on take in of those before them.
+  Stmt Both(const Expr& number) const {
+    ffi::Array<Stmt> seq;
+    const int64_t each = rows_.together;
+    for (int64_t i = 0; i < each; ++i) {
+      Place(before_[i], number + Expr(i - each), &seq);
+      Place(now_[i], number + Expr(i), &seq);
     }
-    for (const Stage& loop : hosts_) seq.push_back(EmitNest(loop, traits_, analyzer_));
-    seq.push_back(EmitRest(*hosts_[fit_[0]].beside.stage, traits_, analyzer_));
+    if (start_.has_value())
+      seq.push_back(EmitPartial(InRow(*start_, before_[0]), traits_, analyzer_));
+    for (const Stage& host : hosts_) {
+      const Stmt loop = EmitNest(host, traits_, analyzer_);
+      const bool alone = each > 1 && host.beside.stages.empty();
+      seq.push_back(alone ? EachRow({loop}, number, each) : tir::Substitute(loop, now_[0].map));
+    }
+    for (const auto& last : hosts_[fit_[0]].beside.stages)
+      seq.push_back(EmitRest(*last, traits_, analyzer_));
     return SeqStmt::Flatten(seq);
   }
 
@@ -296,12 +362,10 @@ class Pipeline {
   // What of the last loop lies before the first multiple of the vector in the row: `skipped_`
   // elements, which are `skip_`.  Absent: rows start at such multiples.
   std::optional<Stage> start_;
-  Var skipped_{"skipped", Int(64)};
+  const Var skipped_{"skipped", Int(64)};
   Expr skip_;
   Expr long_enough_ = 1;
-  std::vector<Axis> before_;
-  Var slot_before_{"slot", Int(64)}, skipped_before_{"skipped", Int(64)};
-  ffi::Map<Var, Expr> to_before_;
+  std::vector<Row> now_, before_;  // as many as go together
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ struct RowLoops {
   // the next row; absent and null: there is none.
   std::optional<Axis> along;
   Expr read;
-  Expr work = 0;  // of a row, in additions
+  Expr work = 0;         // of a row, in additions
+  int64_t together = 1;  // rows that go through the loops side by side
 };
 
 // The one axis that a stage of a row walks along; absent: there is none, or there are several.
@@ -26,11 +27,15 @@ std::optional<Axis> AxisOf(const Stage& stage);
 // where rows are no runs of memory.
 void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer);
 
+// How many rows PipelineRows is to take side by side: several where rows share what the first cache
+// does not hold, so that it is read once for all of them.
+int64_t RowsTogether(const RowLoops& rows, const Expr& aligned, const Machine& traits);
+
 // Rows larger than the caches together: the last loop of each row runs inside of the loops of the
 // next row, so that memory is read and written at the same time.  `rows` has two copies of its
-// temporaries.  Where `aligned` does not hold for sure, results are stored from the first multiple
-// of the vector in each row on; the form's `stream_if` says whether rows are long enough for it.
-// Absent when the loops have another form.
+// temporaries for each row that it takes together.  Where `aligned` does not hold for sure, results
+// are stored from the first multiple of the vector in each row on; the form's `stream_if` says
+// whether rows are long enough for it. Absent when the loops have another form.
 std::optional<RowForm> PipelineRows(const RowLoops& rows, const Expr& aligned,
                                     const Machine& traits, arith::Analyzer* analyzer);
 

@@ -334,7 +334,11 @@ class Scheduler {
     if (!past.larger.defined() || row_axes.empty()) return plain;
     // The last stage alone can be made to store from any multiple of the vector on.
     if (result != &program_.stages[group.end - 1]) return plain;
-    auto piped = PipelineRows(LoopsOf(group, row_axes, 2), past.aligned, traits_, &analyzer_);
+    RowLoops loops = LoopsOf(group, row_axes, 2);
+    const int64_t together = RowsTogether(loops, past.aligned, traits_);
+    if (together > 1) loops = LoopsOf(group, row_axes, 2 * together);
+    loops.together = together;
+    auto piped = PipelineRows(loops, past.aligned, traits_, &analyzer_);
     if (!piped.has_value()) return plain;
     const Expr stream_if = analyzer_.Simplify(ir::And(past.larger, piped->stream_if));
     if (ir::IsIntValue(stream_if, 0)) return plain;
