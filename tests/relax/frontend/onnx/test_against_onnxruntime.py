@@ -88,6 +88,12 @@ CASES = {
         "z = Concat<axis=0>(h, r) y = Resize<mode=\"linear\">(x, , , z) }", IMAGES, 17),
     "pad": (
         IMAGE + "{ p = Constant<value = int64[8] {0, 0, 1, 2, 0, 1, 0, 3}>() y = Pad(x, p) }", IMAGES, 17),
+    "pad truth": (
+        "g (bool[n] x) => (bool[m] y) { p = Constant<value_ints = [1, 2]>() v = Constant<value = bool {1}>() "
+        "y = Pad(x, p, v) }", [{"x": 0}], 17),
+    "pad wide integer": (
+        "g (int64[n] x) => (int64[m] y) { p = Constant<value_ints = [1, 2]>() "
+        "v = Constant<value_int = 4611686018427387905>() f = Pad(x, p, v) y = Sub(f, v) }", [{"x": 3}], 17),
     "pad reflect": (
         IMAGE + "{ p = Constant<value = int64[8] {0, 0, 1, 2, 0, 0, 2, 1}>() "
         "y = Pad<mode=\"reflect\">(x, p) }", IMAGES, 17),

@@ -58,6 +58,8 @@ def test_bindings_carry_the_name_of_their_node(make_model):
         ("g (float[2] x) => (float[5] y) { s = Constant<value = int64[1] {5}>() y = Reshape(x, s) }",
          r"shape \[2\] cannot have shape \[5\]"),
         ("g (float[2] x, float[3] z) => (float[n] y) { y = Add(x, z) }", "do not agree"),
+        ("g (float[1, 1, 0, 4] x) => (float[a, b, c, d] y) { s = Constant<value = int64[4] {1, 1, 3, 4}>() "
+         "y = Resize<mode = \"cubic\">(x, , , s) }", "axis 2 has no elements to make 3 of"),
     ],
 )  # fmt: skip
 def test_broken_models_say_what_is_wrong(make_model, text, message):

@@ -228,3 +228,15 @@ def test_networks_between_dequantize_and_quantize(activations, weight):
     data = model(nodes, [("x", "f32", ["n", 3, "h", 8])], [(x, "f32", ["n", 7, "a", 6])], weights)
     # A step of one layer, which a half rounded the other way makes, reaches few of the next one's.
     compare(data, {"x": RNG.standard_normal((2, 3, 9, 8), dtype="float32")}, atol=0.101)
+
+
+def test_channels_counted_while_running_meet_a_scale_for_each():
+    weights = {"s": np.float32([0.1, 0.2, 0.3]), "z": np.int8([1, 2, 3])}
+    nodes = [
+        node("NonZero", ["c"], ["i"]),
+        node("Cast", ["i"], ["x"], to=TensorProto.FLOAT),
+        node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1),
+        node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1),
+    ]
+    data = model(nodes, [("c", "f32", ["n"])], [("y", "f32", [1, "m"])], weights)
+    compare(data, {"c": np.float32([0, 1, 2, 0, 0, 3])})

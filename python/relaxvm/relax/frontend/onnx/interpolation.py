@@ -142,6 +142,8 @@ def _rounded(g: Graph, x: Any, rounding: str) -> Any:
 
 
 def _static(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
+    if step.size == 0:
+        raise InvalidModel(f"axis {step.axis} has no elements to make {step.out} of")
     positions, outside = coordinates(step, how)
     if how.mode == "nearest" and not outside.any():
         index = np.clip(rounded(positions, how.rounding), 0, step.size - 1).astype(np.int64)

@@ -46,12 +46,13 @@ def window_counts(
 
 def pad_constant(g: Graph, x: Any, before: list, after: list, value: Any) -> Any:
     """`x` with `value` (a number, or a scalar tensor) around it; amounts are not negative."""
-    number = isinstance(value, (bool, int, float))
+    # The attribute of nn.pad is a double: a wider integer is written as a tensor.
+    number = isinstance(value, float) or (isinstance(value, int) and float(value) == value)
     if number and not any(is_symbolic(p) for p in (*before, *after)):
         if not any(before) and not any(after):
             return x
         widths = [p for pair in zip(before, after) for p in pair]
-        return g.emit(op.nn.pad(x, pad_width=widths, pad_value=value, pad_mode="constant"))
+        return g.emit(op.nn.pad(x, pad_width=widths, pad_value=float(value), pad_mode="constant"))
     for axis, (low, high) in enumerate(zip(before, after)):
         parts = [_filled(g, x, axis, low, value), x, _filled(g, x, axis, high, value)]
         parts = [p for p in parts if p is not None]

@@ -45,6 +45,7 @@ def _as(g, x, dtype):
 def dequantized(g, x, scale, zero, axis, block=0):
     """(x - zero) * scale in the scale's type."""
     dtype = g.dtype(x)
+    x, by = g.agree(x, _as(g, _along(g, scale, x, axis, block), "float32"))
     if dtype.startswith("float"):
         wide = op.astype(x, "float32")
     else:
@@ -52,13 +53,13 @@ def dequantized(g, x, scale, zero, axis, block=0):
         if zero is not None:
             wide = op.subtract(wide, _as(g, _along(g, zero, x, axis, block), "int32"))
         wide = op.astype(wide, "float32")
-    y = op.multiply(wide, _as(g, _along(g, scale, x, axis, block), "float32"))
+    y = op.multiply(wide, by)
     return _as(g, g.emit(y), g.dtype(scale))
 
 
 def quantized(g, x, scale, zero, dtype, elem_type, axis=1, block=0, saturate=True):
     """round(x / scale) + zero, kept in the range of the type."""
-    scale = _as(g, _along(g, scale, x, axis, block), g.dtype(x))
+    x, scale = g.agree(x, _as(g, _along(g, scale, x, axis, block), g.dtype(x)))
     y = g.emit(op.divide(x, scale))
     if dtype.startswith("float"):
         wide = _as(g, y, "float32")
