@@ -5,6 +5,7 @@
 //   injective work              into  injective work, or into the reduction that reads it
 //   contraction or reduction    into  elementwise work on its result (bias, activation, residual,
 //   scale, cast)
+//   a permutation               into  the matrix product that alone reads it
 // A region between a call and its post-dominator has one way out, so joining it never makes a
 // cycle.
 #include "passes/fuse/groups.h"
@@ -17,6 +18,7 @@
 #include "arith/analyzer.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
+#include "passes/fuse/operand_order.h"
 
 namespace relaxvm::passes {
 namespace {
@@ -237,8 +239,13 @@ class Finder {
     if (to == kOutside || anchor_[Root(n)] != kOutside) return;
     int anchor = anchor_[Root(to)];
     if (anchor == to) {
-      // Elements of a contraction's operands are read many times: what makes them runs before it.
-      if (nodes_[to].kind != FusionKind::kReduction) return;
+      // Elements of a contraction's operands are read many times: what computes them runs before
+      // it.
+      if (nodes_[to].kind != FusionKind::kReduction) {
+        if (size_[Root(n)] == 1 && size_[Root(to)] < limits_.max_calls && IsReadPermuted(n, to))
+          Join({to, n});
+        return;
+      }
     } else if (anchor != kOutside) {
       // Into an epilogue only what runs once for each of its elements.
       if (nodes_[n].kind > FusionKind::kBroadcast || !SameShape(nodes_[n], nodes_[to])) return;
@@ -255,6 +262,26 @@ class Finder {
     if (region.empty()) return;
     region.push_back(n);
     Join(region);
+  }
+
+  // Can the product `to`, the only reader of `n`, read what `n` only permutes?
+  bool IsReadPermuted(int n, int to) {
+    if (nodes_[n].kind != FusionKind::kInjective || nodes_[to].kind != FusionKind::kContraction ||
+        nodes_[n].consumers != std::vector<int>{to})
+      return false;
+    const ir::Binding& made = block_->bindings[n];
+    std::optional<analysis::TirCall> permutation = analysis::AsCallTir(made->value);
+    std::optional<analysis::TirCall> product = analysis::AsCallTir(block_->bindings[to]->value);
+    std::optional<size_t> arg;
+    for (size_t i = 0; i < product->args.size(); ++i) {
+      if (!product->args[i].same_as(made->var)) continue;
+      if (arg.has_value()) return false;
+      arg = i;
+    }
+    auto program = [&](const analysis::TirCall& call) {
+      return mod_->Lookup(call.func).as<tir::PrimFunc>().value();
+    };
+    return arg.has_value() && ReadsWellPermuted(program(*permutation), program(*product), *arg);
   }
 
   // ---- groups with several outputs

@@ -81,6 +81,39 @@ TEST(FuseOps, DoesNotPutWorkInFrontOfAContraction) {
   EXPECT_EQ(Bound(Fuse(g.Finish({m}))), (Names{"a", "m"}));
 }
 
+TEST(FuseOps, AProductReadsItsRightSideWhereAPermutationReadsIt) {
+  Graph g;
+  const Var n("n", Int(64));
+  Var x = g.Input("x", {n, Expr(5)}), w = g.Input("w", {Expr(3), Expr(5)});
+  Var t = g.Transpose("t", w);
+  Var m = g.Matmul("m", x, t);
+  Var r = g.Map("r", m, Twice, true);
+  ir::IRModule before = g.Finish({r}), after = Fuse(before);
+  EXPECT_EQ(Bound(after), (Names{"r"}));
+  for (int64_t rows : {1, 4}) ExpectSameResults(before, after, {{"n", rows}});
+}
+
+TEST(FuseOps, APermutedLeftSideIsCopiedWhereMemoryWouldRunAlongTheRows) {
+  Graph g;
+  Var x = g.Input("x", {Expr(5), Expr(4)}), w = g.Input("w", {Expr(5), Expr(3)});
+  Var t = g.Transpose("t", x);
+  Var m = g.Matmul("m", t, w, true);
+  EXPECT_EQ(Bound(Fuse(g.Finish({m}))), (Names{"t", "m"}));
+}
+
+TEST(FuseOps, APermutationOfWhatIsComputedOrReadTwiceStays) {
+  Graph g;
+  Var x = g.Input("x", {Expr(4), Expr(4)});
+  Var a = g.Map("a", x, Twice);
+  Var t = g.Transpose("t", a);
+  Var m = g.Matmul("m", x, t);
+  Var u = g.Transpose("u", m);
+  Var k = g.Matmul("k", u, u, true);
+  ir::IRModule before = g.Finish({k}), after = Fuse(before);
+  EXPECT_EQ(Bound(after), (Names{"t", "m", "u", "k"}));
+  ExpectSameResults(before, after, {});
+}
+
 TEST(FuseOps, PutsProducersAndAFollowerIntoAReduction) {
   Graph g;
   Var x = g.Input("x", {Expr(4), Expr(6)});
