@@ -52,6 +52,8 @@ CASES = {
         TWO + "{ y, i = MaxPool<kernel_shape=[2,3], strides=[2,3], ceil_mode=1>(x) }", IMAGES, 17),
     "max pool and place same": (
         TWO + "{ y, i = MaxPool<kernel_shape=[2,3], strides=[2,2], auto_pad=\"SAME_UPPER\">(x) }", IMAGES, 17),
+    "average pool same": (
+        IMAGE + "{ y = AveragePool<kernel_shape=[2,3], strides=[2,2], auto_pad=\"SAME_UPPER\">(x) }", IMAGES, 17),
     "max pool and place dilated columns": (
         TWO + "{ y, i = MaxPool<kernel_shape=[2,2], dilations=[2,1], pads=[1,0,1,0], storage_order=1>(x) }",
         IMAGES, 17),

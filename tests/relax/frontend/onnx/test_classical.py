@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 pytestmark = pytest.mark.peer
 
@@ -123,6 +123,92 @@ def test_agrees(name, run_model_once):
         for have, want in zip(ours({"x": x}), peer.run(None, {"x": x}), strict=True):
             assert have.shape == want.shape and have.dtype == want.dtype
             np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+def forest_of_splits(kind: type, **changes) -> dict:
+    """Node 0 has a node and a leaf, node 1 two leaves; the second tree starts at node 2."""
+    tensor = lambda values, of: numpy_helper.from_array(np.array(values, of))
+    attributes = {
+        "aggregate_function": 1, "n_targets": 2, "post_transform": 0, "tree_roots": [0, 2],
+        "nodes_featureids": [0, 2, 1], "nodes_modes": tensor([0, 0, 0], "uint8"),
+        "nodes_splits": tensor([0.1, 0.5, -0.2], kind),
+        "nodes_truenodeids": [1, 1, 3], "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [0, 2, 4], "nodes_falseleafs": [1, 1, 1],
+        "leaf_targetids": [0, 1, 0, 1, 1], "leaf_weights": tensor([1.5, -2, 0.25, 0.125, 3], kind),
+        "nodes_missing_value_tracks_true": [1, 0, 0],
+    }  # fmt: skip
+    return attributes | {
+        k: tensor(v, "uint8") if k == "nodes_modes" else v for k, v in changes.items()
+    }
+
+
+def model_of_splits(kind: type, **changes):
+    node = helper.make_node(
+        "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **forest_of_splits(kind, **changes)
+    )
+    of = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    values = [helper.make_tensor_value_info(n, of, ["n", c]) for n, c in (("x", 3), ("y", 2))]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 5)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"nodes_modes": [3, 3, 3]},
+        # Every column has a score in every row: what ONNX Runtime does with none is its own.
+        {"aggregate_function": 0, "leaf_targetids": [0, 0, 0, 1, 1]},
+    ],
+    ids=["leq", "gt", "average"],
+)
+def test_trees_of_splits_agree(kind, changes, run_model_once):
+    import onnxruntime
+
+    model = model_of_splits(kind, **changes)
+    peer = onnxruntime.InferenceSession(model.SerializeToString())
+    ours = run_model_once(model)
+    for rows in (1, 40):
+        x = np.random.default_rng(rows).standard_normal((rows, 3)).astype(kind)
+        x[0, 0] = np.nan
+        (have,), (want,) = ours({"x": x}), peer.run(None, {"x": x})
+        assert have.dtype == want.dtype
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("number", "transform"),
+    [
+        (1, lambda y: np.exp(y) / np.exp(y).sum(1, keepdims=True)),
+        (2, lambda y: 1 / (1 + np.exp(-y))),
+    ],
+    ids=["softmax", "logistic"],
+)
+def test_transform_of_splits_counts_as_specified(number, transform, run_model_once):
+    # ONNX Runtime counts softmax and logistic the other way round.
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    (plain,) = run_model_once(model_of_splits(np.float32))({"x": x})
+    (have,) = run_model_once(model_of_splits(np.float32, post_transform=number))({"x": x})
+    np.testing.assert_allclose(have, transform(plain), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes_truenodeids": [1, 9, 3]}, {"nodes_truenodeids": [-1, 1, 3]}, {"tree_roots": [0, 7]},
+        {"leaf_targetids": [0, 1, 0, 1, 2]}, {"nodes_featureids": [0, 2]}, {"nodes_truenodeids": [0, 1, 3]},
+        {"nodes_modes": [0, 0, 6]}, {"post_transform": 9}, {"aggregate_function": -1},
+    ],
+    ids=["no such leaf", "negative", "root", "column", "lengths", "loop", "kinds", "transform", "aggregate"],
+)  # fmt: skip
+def test_wrong_splits_are_refused(changes, run_model_once):
+    from relaxvm.inference import InvalidGraph
+    from relaxvm.inference import NotImplemented as Refused
+
+    with pytest.raises((InvalidGraph, Refused)):
+        run_model_once(model_of_splits(np.float32, **changes))
 
 
 def test_texts_are_refused(run_model_once):

@@ -42,7 +42,7 @@ def _finished(g: Graph, scores: Any, transform: str) -> Any:
     if transform == "SOFTMAX":
         return g.emit(op.nn.softmax(scores, axis=-1))
     if transform == "SOFTMAX_ZERO":  # scores of 0 stay
-        zero = g.constant(0.0, "float32")
+        zero = g.scalar(0.0, scores)
         soft = g.emit(op.nn.softmax(scores, axis=-1))
         return g.emit(op.where(op.equal(scores, zero), zero, soft))
     raise UnsupportedModel(f"post_transform '{transform}' is not supported")

@@ -107,7 +107,12 @@ def _pool(
         not isinstance(d, int) for d in size
     )
     if symbolic_same and kind == _AVERAGE and not count_include_pad:
-        raise UnsupportedModel("auto_pad needs an input of known size when padding is not counted")
+        # The padding has become part of the input: the share of each window that is not padding.
+        ones = g.emit(op.full([1, 1, *size], g.scalar(1, x), dtype=g.dtype(x)))
+        mean = lambda v: g.emit(
+            _pool(g, v, kind, value, kernel, auto_pad, ceil_mode, dilations, pads, strides, True)
+        )
+        return op.divide(mean(x), mean(ones))
     x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, value)
     out = None
     if ceil_mode and any(s > 1 for s in strides):

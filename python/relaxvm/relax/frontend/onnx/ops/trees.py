@@ -23,6 +23,9 @@ _COMPARE = {
     "BRANCH_LEQ": op.less_equal, "BRANCH_LT": op.less, "BRANCH_GTE": op.greater_equal,
     "BRANCH_GT": op.greater, "BRANCH_EQ": op.equal, "BRANCH_NEQ": op.not_equal,
 }  # fmt: skip
+_MODES = list(_COMPARE)  # as TreeEnsemble counts them
+_AGGREGATES = ["AVERAGE", "SUM", "MIN", "MAX"]
+_TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
 _MAX_DEPTH = 256
 
 
@@ -88,6 +91,38 @@ class Forest:
             at = g.emit(op.where(yes, op.take(true, at, axis=0), op.take(false, at, axis=0)))
         return at
 
+    @classmethod
+    def of_splits(cls, a: dict[str, Any], leaves: int, roots: list[int]) -> Forest:
+        """Nodes and leaves are counted apart; in one list the leaves follow the nodes."""
+        features, modes, splits = (np.asarray(a[k]) for k in ("featureids", "modes", "splits"))
+        n = len(features)
+        if not n or not leaves or not len(modes) == len(splits) == n or splits.dtype.kind != "f":
+            raise InvalidModel("its lists of nodes differ in length or type")
+        kinds = sorted(set(modes.tolist()))
+        if len(kinds) > 1 or not 0 <= kinds[0] < len(_MODES):
+            raise UnsupportedModel(f"nodes of the kinds {kinds} in one ensemble")
+        own = np.arange(n, n + leaves)
+
+        def children(side: str) -> np.ndarray:
+            ids, ends = np.asarray(a[side + "nodeids"]), np.asarray(a[side + "leafs"])
+            if not len(ids) == len(ends) == n or (ids < 0).any():
+                raise InvalidModel("its lists of nodes differ in length")
+            if (ids >= np.where(ends, leaves, n)).any():
+                raise InvalidModel("there is no such node")
+            return np.concatenate([np.where(ends, n + ids, ids), own])
+
+        true, false = children("true"), children("false")
+        if not roots or not all(0 <= r < n for r in roots):
+            raise InvalidModel("its roots are no nodes")
+        padded = lambda values, dtype: np.concatenate([values, np.zeros(leaves)]).astype(dtype)
+        missing = a["missing_value_tracks_true"] or np.zeros(n)
+        leaf, tops = np.arange(n + leaves) >= n, np.array(roots)
+        depth = _depth(tops, true, false, leaf)
+        return cls(
+            padded(features, np.int64), padded(splits, splits.dtype), true, false, padded(missing, bool),
+            _MODES[kinds[0]], tops, depth, {},
+        )  # fmt: skip
+
     def weights(self, trees: list, nodes: list, columns: list, values: Any, n: int) -> np.ndarray:
         """What each node adds to each column: [nodes, n]."""
         table = np.zeros((len(self.features), n), np.float32)
@@ -115,7 +150,7 @@ def _sums(g: Graph, forest: Forest, x: Any, table: np.ndarray, aggregate: str = 
         total = g.emit(op.sum(each, axis=[1]))
         if aggregate == "SUM":
             return total
-        return g.emit(op.divide(total, g.constant(len(forest.roots), "float32")))
+        return g.emit(op.divide(total, g.scalar(len(forest.roots), total)))
     if aggregate not in ("MIN", "MAX"):
         raise InvalidModel(f"aggregate_function '{aggregate}' is unknown")
     return g.emit((op.min if aggregate == "MIN" else op.max)(each, axis=[1]))
@@ -156,6 +191,54 @@ def tree_ensemble_regressor(
     table = forest.weights(target_treeids, target_nodeids, target_ids, target_weights, n_targets)
     scores = _sums(g, forest, _matrix(g, x), table, aggregate_function)
     return _finished(g, _with_base(g, scores, base_values), post_transform)
+
+
+def _named(names: list[str], index: int, what: str) -> str:
+    if not 0 <= index < len(names):
+        raise InvalidModel(f"{what} {index} is unknown")
+    return names[index]
+
+
+@onnx_op("TreeEnsemble", since=5, domain=_ML)
+def tree_ensemble(
+    g: Graph,
+    x: Expr,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: list[int],
+    leaf_weights: np.ndarray,
+    membership_values: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: list[int],
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: np.ndarray | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: np.ndarray,
+    nodes_splits: np.ndarray,
+    nodes_trueleafs: list[int],
+    nodes_truenodeids: list[int],
+    post_transform: int = 0,
+    tree_roots: list[int],
+) -> Expr:
+    forest = Forest.of_splits({
+        "featureids": nodes_featureids, "modes": nodes_modes, "splits": nodes_splits,
+        "truenodeids": nodes_truenodeids, "trueleafs": nodes_trueleafs,
+        "falsenodeids": nodes_falsenodeids, "falseleafs": nodes_falseleafs,
+        "missing_value_tracks_true": nodes_missing_value_tracks_true,
+    }, len(leaf_targetids), tree_roots)  # fmt: skip
+    columns = np.array(leaf_targetids)
+    if len(leaf_weights) != len(columns) or not ((columns >= 0) & (columns < n_targets)).all():
+        raise InvalidModel("a leaf has no weight, or no column")
+    table = np.zeros((len(forest.features), n_targets), leaf_weights.dtype)
+    table[np.arange(len(columns)) + len(nodes_featureids), columns] = leaf_weights
+    if g.dtype(x) != leaf_weights.dtype or g.dtype(x) != nodes_splits.dtype:
+        raise InvalidModel("its splits, weights and input differ in type")
+    if g.rank(x) != 2:
+        raise UnsupportedModel("its input must be a matrix")
+    aggregate = _named(_AGGREGATES, aggregate_function, "aggregate_function")
+    scores = _sums(g, forest, x, table, aggregate)
+    return _finished(g, scores, _named(_TRANSFORMS, post_transform, "post_transform"))
 
 
 @onnx_op("TreeEnsembleClassifier", since=1, domain=_ML)
