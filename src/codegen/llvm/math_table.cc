@@ -53,21 +53,22 @@ Num InPieces(Num a, const Pieces<kTerms, kCount>& pieces, const Num* more = null
 }
 
 Num UpTo(Num a, double limit) { return Select(Of(*a.c, limit) < a, limit, a); }  // keeps a NaN
-// The lesser one of |x| and `limit`, in registers of 16 lanes; of a NaN the limit.
-Num LeastMagnitude(Num x, double limit) {
+// Of |x| and `limit` the lesser one, in registers of 16 lanes; of a NaN the limit.
+enum class Sign : uint8_t { kOfResult = 0b01, kNone = 0b10 };
+Num LeastMagnitude(Num x, double limit, Sign sign) {
   Code& c = *x.c;
-  constexpr uint32_t kOfMagnitudes = 0b1010, kRoundAsSet = 4;  // the least one, its sign cleared
-  return {
-      c.b.CreateIntrinsic(
-          llvm::Intrinsic::x86_avx512_mask_range_ps_512, {},
-          {x.v, c.Number(limit), c.b.getInt32(kOfMagnitudes), llvm::Constant::getNullValue(c.type),
-           llvm::Constant::getAllOnesValue(c.b.getInt16Ty()), c.b.getInt32(kRoundAsSet)}),
-      &c};
+  constexpr uint32_t kLeastMagnitude = 0b10, kRoundAsSet = 4;
+  const uint32_t kind = (static_cast<uint32_t>(sign) << 2) | kLeastMagnitude;
+  return {c.b.CreateIntrinsic(
+              llvm::Intrinsic::x86_avx512_mask_range_ps_512, {},
+              {x.v, c.Number(limit), c.b.getInt32(kind), llvm::Constant::getNullValue(c.type),
+               llvm::Constant::getAllOnesValue(c.b.getInt16Ty()), c.b.getInt32(kRoundAsSet)}),
+          &c};
 }
 
-// 2^n 2^(k/32) e^r with n + k/32 + r log2(e) = x: two terms are enough for r.
-// Needs x in [-104, 89], or a NaN.
-Num ExpInRange(Num x) {
+// 2^n 2^(k/32) e^r with n + k/32 + r log2(e) = x: two terms are enough for r.  Where x is too large
+// for that, k and r mean nothing, and n alone, which may be infinite or a NaN, makes the result.
+Num ExpByTable(Num x) {
   Code& c = *x.c;
   // ln 2 in two parts; x - n * kLn2High is exact.
   constexpr double kLn2High = 0x1.62e430p-1, kLn2Low = -0x1.05c610p-29;
@@ -75,13 +76,11 @@ Num ExpInRange(Num x) {
   constexpr double kFirst = 1.0000146630, kSecond = 0.50000489;
   Num shifted = Fma(x, 1.4426950408889634, Of(c, kMagic / 32));
   Num n = shifted - kMagic / 32;
-  Num r = Fma(n, -kLn2Low, Fma(n, -kLn2High, x));
+  Num r = LeastMagnitude(Fma(n, -kLn2Low, Fma(n, -kLn2High, x)), 1, Sign::kOfResult);
   Num power = Pick(c, kPowersOfTwo, BitsOf(shifted).v);
   Num result = Fma(power, r * Fma(r, kSecond, Of(c, kFirst)), power);
   return {ScaleByInstruction(c, result.v, n.v), &c};  // takes n down to an integer
 }
-
-Num ExpByTable(Num x) { return ExpInRange(Clamp(x, -104.0, 89.0)); }
 
 // The function at |x| up to the limit, by the table for 16 lanes or for 8.  With `more`, which is
 // added and shall hold a NaN of x, in fewer instructions.
@@ -90,7 +89,7 @@ Num AtMagnitude(Num x, const Pieces<kTerms16, 16>& wide, const Pieces<kTerms8, 8
                 const Num* more = nullptr) {
   const bool is_wide = x.c->traits.vector_bits == 512;
   const double limit = is_wide ? wide.limit : narrow.limit;
-  Num a = is_wide && more != nullptr ? LeastMagnitude(x, limit) : UpTo(Abs(x), limit);
+  Num a = is_wide && more != nullptr ? LeastMagnitude(x, limit, Sign::kNone) : UpTo(Abs(x), limit);
   return is_wide ? InPieces(a, wide, more) : InPieces(a, narrow, more);
 }
 
@@ -101,8 +100,7 @@ Num TanhByTable(Num x) { return WithSign(AtMagnitude(x, kTanh16, kTanh8), x); }
 // top / (1 + e^-|x|), with e^-|x| at the top for a negative x
 Num SigmoidByTable(Num x) {
   Code& c = *x.c;
-  Num below = -Abs(x);
-  Num e = ExpInRange(Select(Of(c, -104.0) > below, -104.0, below));
+  Num e = ExpByTable(-Abs(x));
   Num sum = 1.0 + e;
   llvm::Value* guess = c.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
                                            {sum.v, llvm::Constant::getNullValue(c.type),
