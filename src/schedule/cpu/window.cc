@@ -4,8 +4,9 @@
 //
 // Several neighbours of a third axis are computed together when they share loads: a depthwise
 // filter is read once for four pixels, and what two pixels' windows have in common as well, because
-// the innermost axis of the window is unrolled.  Padding is not tested element by element: the
-// loops over the window are cut to what lies inside.
+// the innermost axis of the window is unrolled.  Padding is not tested element by element: loops
+// over the window are cut to what lies inside, and along the neighbours' axis only the tiles at the
+// edges choose, for each of their sums, whether an element counts.
 #include <algorithm>
 
 #include "schedule/cpu/cpu.h"
@@ -27,12 +28,14 @@ constexpr int64_t kNeighbours = 4;
 constexpr int64_t kMaxUnrolled = 8;  // of the window's innermost axis
 
 // The window's axis number `axis` runs from `least` on, or up to `end`: formulas of the spatial
-// axes; one of the two is null.  All of the axis is inside where `whole` is at least 0.
+// axes; one of the two is null.  All of the axis is inside where `whole` is at least 0, an element
+// of it where `condition` holds.
 struct Bound {
   size_t axis;
   Expr least;
   Expr end;
   Expr whole;
+  Expr condition;
 };
 
 // Removes conditions that choose between a value and one that adds nothing, and remembers them.
@@ -70,11 +73,65 @@ class ConditionStripper : public tir::StmtMutator {
   const Var& vector_;
 };
 
+// Reads that depend on `near` go to another column, which exists, where theirs is not `inside`:
+// what is read there is not used.  Reads without lanes would do, but next to an unmapped page these
+// take the machine hundreds of cycles.
+class EdgeReader : public tir::StmtMutator {
+ public:
+  // What the index of a read takes from `near` and the axis `tap` of the window, as factors.
+  struct Column {
+    Axis near;
+    Axis tap;
+    Expr existing;  // a place along `near` where all taps are inside
+  };
+  EdgeReader(const Column& column, const Expr& inside, const ffi::Map<Var, Expr>& map,
+             arith::Analyzer* analyzer)
+      : column_(column), inside_(inside), map_(map), analyzer_(analyzer) {}
+
+  Expr MutateBufferLoad(const tir::BufferLoad& load) override {
+    const Var &near = column_.near.var, &tap = column_.tap.var;
+    if (!UsesVar(load->indices[0], near)) return StmtMutator::MutateBufferLoad(load);
+    const auto linear = LinearOffset::Of(load->indices[0], {column_.near, column_.tap});
+    RELAXVM_CHECK(linear.has_value()) << "a window is read along an axis that is not linear";
+    const Expr factor = linear->Coeff(near);
+    const Expr own = tir::Substitute(factor * near + linear->Coeff(tap) * tap, map_);
+    const Expr at = ir::Select(inside_, analyzer_->Simplify(own),
+                               analyzer_->Simplify(factor * column_.existing));
+    return tir::BufferLoad(load->buffer, {linear->rest() + at}, load->predicate, load->span);
+  }
+
+ private:
+  const Column& column_;
+  const Expr& inside_;
+  const ffi::Map<Var, Expr>& map_;
+  arith::Analyzer* analyzer_;
+};
+
+// `count` places along the neighbours' axis from `near` on (null: there is no such axis); at an
+// edge parts of their windows lie outside.
+struct Neighbours {
+  Expr near;
+  int64_t count;
+  bool edge;
+};
+
+// One accumulator: what its axes are, which lanes count (null: all), where it lies.
+struct Vector {
+  Var lane{"lane", Int(64)};
+  ffi::Map<Var, Expr> map;
+  Expr predicate;
+  Expr sum;
+};
+
 class WindowEmitter {
  public:
   WindowEmitter(const Stage& stage, size_t vector, int64_t lanes, const Machine& machine,
                 arith::Analyzer* analyzer)
-      : stage_(stage), vector_(stage.spatial[vector]), lanes_(lanes), analyzer_(analyzer) {
+      : stage_(stage),
+        vector_(stage.spatial[vector]),
+        lanes_(lanes),
+        analyzer_(analyzer),
+        l1_bytes_(machine.l1_bytes) {
     outer_ = stage.spatial;
     outer_.erase(outer_.begin() + static_cast<std::ptrdiff_t>(vector));
     ReadBounds();
@@ -83,39 +140,21 @@ class WindowEmitter {
   }
 
   Stmt Run() {
-    if (neighbours_ == 1) return Loops(outer_, Blocks(Expr(), 1));
+    if (neighbours_ == 1) return Loops(outer_, Blocks(Expr(), kOnce));
     const std::vector<Axis> outer(outer_.begin(), outer_.end() - 1);
-    const Expr extent = outer_.back().extent;
-    // [first, end) is where every window lies inside along this axis: tiles there, the last one
-    // moved back (what it computes again has the same value), single elements at the ends.
-    Expr first = 0, end = extent;
-    if (!FindInterior(&first, &end)) return Loops(outer_, Blocks(outer_.back().var, 1));
-    Var from("first", Int(64)), to("end", Int(64)), tile("tile", Int(64));
-    const bool cut = !ir::IsIntValue(first, 0) || !end.same_as(extent);
-    const Expr begin = cut ? Expr(from) : first, length = cut ? Expr(to - from) : end;
-    const Expr tiles = analyzer_->Simplify(ir::CeilDiv(length, neighbours_));
-    const Expr last = begin + length - Expr(neighbours_), start = begin + tile * Expr(neighbours_);
-    const bool divides = !cut && analyzer_->ProveEqual(ir::FloorMod(length, neighbours_), 0);
-    Stmt together = Loop(tile, tiles, ForKind::kSerial,
-                         Blocks(divides ? start : ir::Min(start, last), neighbours_));
-    if (!cut && analyzer_->ProveAtLeast(length, neighbours_)) return Loops(outer, together);
-    const Expr wide = ir::GreaterEqual(length, neighbours_);
-    // Too narrow for a tile: one by one from the first element to the last.
-    Var one("one", Int(64)), skip("skip", Int(64)), after("after", Int(64));
-    Stmt single = SeqStmt::Flatten(
-        {tir::Bind(skip, ir::Select(wide, length, Expr(0))),
-         For(one, 0, extent - skip, ForKind::kSerial,
-             SeqStmt::Flatten(
-                 {tir::Bind(after, one + ir::Select(ir::Less(one, begin), Expr(0), skip)),
-                  Blocks(after, 1)}))});
-    ffi::Array<Stmt> seq;
-    if (cut) {
-      seq.push_back(tir::Bind(from, analyzer_->Simplify(ir::Min(ir::Max(first, 0), extent))));
-      seq.push_back(tir::Bind(to, analyzer_->Simplify(ir::Max(ir::Min(end, extent), from))));
+    const Axis& along = outer_.back();
+    // [first, end) is where every window lies inside along this axis.
+    Expr first = 0, end = along.extent;
+    if (!FindInterior(&first, &end) || !FindColumn())
+      return Loops(outer_, Blocks(along.var, kOnce));
+    Stmt all = InsideAlong().defined() ? CutTiles(first, end) : Tiles(0, NumTiles(), false);
+    const Expr wide = analyzer_->Simplify(
+        ir::And(ir::GreaterEqual(along.extent, Expr(neighbours_)), ir::Less(first, end)));
+    if (!ir::IsIntValue(wide, 1)) {
+      Stmt single = Loop(along.var, along.extent, ForKind::kSerial, Blocks(along.var, kOnce));
+      all = tir::IfThenElse(wide, all, single);
     }
-    seq.push_back(tir::IfThenElse(wide, together));
-    seq.push_back(single);
-    return Loops(outer, SeqStmt::Flatten(seq));
+    return Loops(outer, all);
   }
 
  private:
@@ -139,16 +178,16 @@ class WindowEmitter {
     if (binary == nullptr) return ir::IsIntValue(condition, 1);
     switch (binary->op) {
       case BinaryOp::kAnd: return AddBounds(binary->a, bounds) && AddBounds(binary->b, bounds);
-      case BinaryOp::kLT: return AddBound(binary->b - binary->a - 1, bounds);
-      case BinaryOp::kLE: return AddBound(binary->b - binary->a, bounds);
-      case BinaryOp::kGT: return AddBound(binary->a - binary->b - 1, bounds);
-      case BinaryOp::kGE: return AddBound(binary->a - binary->b, bounds);
+      case BinaryOp::kLT: return AddBound(binary->b - binary->a - 1, condition, bounds);
+      case BinaryOp::kLE: return AddBound(binary->b - binary->a, condition, bounds);
+      case BinaryOp::kGT: return AddBound(binary->a - binary->b - 1, condition, bounds);
+      case BinaryOp::kGE: return AddBound(binary->a - binary->b, condition, bounds);
       default: return false;
     }
   }
 
-  // e >= 0, linear in one axis of the window.
-  bool AddBound(const Expr& e, std::vector<Bound>* bounds) {
+  // `condition` is e >= 0, linear in one axis of the window.
+  bool AddBound(const Expr& e, const Expr& condition, std::vector<Bound>* bounds) {
     auto linear = LinearOffset::Of(e, stage_.reduce);
     if (!linear.has_value()) return false;
     std::optional<size_t> found;
@@ -163,7 +202,7 @@ class WindowEmitter {
     if (!found.has_value()) return false;
     const Expr rest = linear->rest();
     const Expr& extent = stage_.reduce[*found].extent;
-    Bound bound{*found, Expr(), Expr(), Expr()};
+    Bound bound{*found, Expr(), Expr(), Expr(), condition};
     if (coeff > 0) {
       bound.least = analyzer_->Simplify(ir::FloorDiv(Expr(coeff - 1) - rest, coeff));
       bound.whole = rest;
@@ -173,6 +212,70 @@ class WindowEmitter {
     }
     bounds->push_back(bound);
     return true;
+  }
+
+  // How reads depend on the neighbours' axis; false: in a way that tiles at an edge cannot follow.
+  bool FindColumn() {
+    for (const Bound& b : bounds_) {
+      if (!UsesNear(b.whole)) continue;
+      const Axis& tap = stage_.reduce[b.axis];
+      if (column_.has_value() && !column_->tap.var.same_as(tap.var)) return false;
+      column_ = EdgeReader::Column{outer_.back(), tap, Expr()};
+    }
+    if (!column_.has_value()) return true;
+    bool linear = true;
+    tir::PostOrderVisit(tir::Evaluate(value_), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      linear = linear && (load == nullptr ||
+                          LinearOffset::Of(load->indices[0], {column_->near, column_->tap}));
+    });
+    return linear;
+  }
+
+  Expr NumTiles() const {
+    return analyzer_->Simplify(ir::CeilDiv(outer_.back().extent, neighbours_));
+  }
+
+  // Tiles number `begin` to `end` along the neighbours' axis.
+  Stmt Tiles(const Expr& begin, const Expr& end, bool edge) {
+    Var tile("tile", Int(64));
+    return TilesOf({tile, analyzer_->Simplify(end - begin)}, begin + tile, edge);
+  }
+
+  // Tile `number` for each value of `tile`.  The last one is moved back: what it computes again has
+  // the same value.
+  Stmt TilesOf(const Axis& tile, const Expr& number, bool edge) {
+    const Expr& extent = outer_.back().extent;
+    const Expr start = number * Expr(neighbours_);
+    const bool divides = analyzer_->ProveEqual(ir::FloorMod(extent, neighbours_), 0);
+    const Expr near = divides ? start : ir::Min(start, extent - Expr(neighbours_));
+    return Blocks(near, tile, neighbours_, edge);
+  }
+
+  // Tiles inside [first, end) first, then those at both edges.
+  Stmt CutTiles(const Expr& first, const Expr& end) {
+    const Expr& extent = outer_.back().extent;
+    const Expr tiles = NumTiles(), width = neighbours_;
+    auto bound = [&](const char* name, const Expr& value, ffi::Array<Stmt>* seq) -> Expr {
+      const Expr simple = analyzer_->Simplify(value);
+      if (ir::AsInt(simple).has_value()) return simple;
+      Var var(name, Int(64));
+      seq->push_back(tir::Bind(var, simple));
+      return var;
+    };
+    ffi::Array<Stmt> seq;
+    const Expr whole = ir::Select(ir::GreaterEqual(end, extent), tiles, ir::FloorDiv(end, width));
+    const Expr cut = ir::Select(ir::GreaterEqual(extent - width, first),
+                                ir::CeilDiv(ir::Max(first, 0), width), tiles);
+    const Expr from = bound("from", ir::Min(cut, tiles), &seq);
+    const Expr to = bound("to", ir::Max(whole, from), &seq);
+    column_->existing = bound("existing", first, &seq);
+    seq.push_back(Tiles(from, to, false));
+    Var edge("edge", Int(64));
+    const Axis edges{edge, analyzer_->Simplify(tiles - to + from)};
+    seq.push_back(
+        TilesOf(edges, edge + ir::Select(ir::Less(edge, from), Expr(0), to - from), true));
+    return SeqStmt::Flatten(seq);
   }
 
   // Where along the last outer axis all windows lie inside; false when that cannot be said.
@@ -214,71 +317,129 @@ class WindowEmitter {
     return e.defined() && !outer_.empty() && UsesVar(e, outer_.back().var);
   }
 
-  // All of the vector axis for `count` neighbours from `near` on (null: there is no such axis).
-  Stmt Blocks(const Expr& near, int64_t count) {
+  // All of the vector axis for `count` neighbours from `near` on (null: there is no such axis), for
+  // each value of `tile`.  What one tile reads of a chunk of the vector axis, and the filter, stay
+  // in the first cache until the next tile reads them.
+  Stmt Blocks(const Expr& near, const Axis& tile, int64_t count = 1, bool edge = false) {
+    const int64_t most = std::clamp<int64_t>(registers_ / count, 1, 4);
+    const int64_t chunk = std::max<int64_t>(1, VectorsAtOnce(count) / most);
+    const Expr all = analyzer_->Simplify(ir::FloorDiv(vector_.extent, most * lanes_));
+    const bool fits = ir::AsInt(all).value_or(chunk + 1) <= chunk;
+    const Axis inner = fits ? kOnce : tile;
     ffi::Array<Stmt> seq;
     Expr done = 0;
-    const int64_t most = std::clamp<int64_t>(registers_ / count, 1, 4);
     for (int64_t vectors : {most, int64_t{1}}) {
       const Expr step = vectors * lanes_;
-      Expr blocks = analyzer_->Simplify(ir::FloorDiv(vector_.extent - done, step));
-      Var block("block", Int(64));
-      seq.push_back(Loop(block, blocks, ForKind::kSerial,
-                         Block(near, count, done + block * step, vectors, false)));
+      const Expr blocks = analyzer_->Simplify(ir::FloorDiv(vector_.extent - done, step));
+      auto block = [&, from = done](const Expr& i) {
+        return Block({near, count, edge}, from + i * step, vectors, false);
+      };
+      seq.push_back(Chunks(inner, blocks, chunk * most / vectors, block));
       done = analyzer_->Simplify(done + blocks * step);
       if (most == 1) break;
     }
     if (!analyzer_->ProveEqual(done, vector_.extent)) {
-      seq.push_back(
-          tir::IfThenElse(ir::Less(done, vector_.extent), Block(near, count, done, 1, true)));
+      Stmt rest = Again(inner, Block({near, count, edge}, done, 1, true));
+      seq.push_back(tir::IfThenElse(ir::Less(done, vector_.extent), rest));
     }
-    return SeqStmt::Flatten(seq);
+    return Again(fits ? tile : kOnce, SeqStmt::Flatten(seq));
   }
 
-  // `count` x `vectors` accumulators; masked: lanes at or above the axis' end are left out.
-  Stmt Block(const Expr& near, int64_t count, const Expr& base, int64_t vectors, bool masked) {
-    Buffer acc("acc", {Expr(count * vectors * lanes_)}, stage_.value.dtype(), "local");
-    auto each = [&](const std::function<Stmt(const Var&, const ffi::Map<Var, Expr>&, const Expr&,
-                                             const Expr&)>& body) {
+  // `body` of each of `blocks`, for each value of `tile`: `chunk` blocks at a time.
+  Stmt Chunks(const Axis& tile, const Expr& blocks, int64_t chunk,
+              const std::function<Stmt(const Expr&)>& body) const {
+    Var block("block", Int(64)), number("chunk", Int(64));
+    if (ir::IsIntValue(tile.extent, 1) || ir::AsInt(blocks).value_or(chunk + 1) <= chunk)
+      return Again(tile, Loop(block, blocks, ForKind::kSerial, body(block)));
+    const Expr first = number * Expr(chunk);
+    const Expr count = chunk == 1 ? Expr(1) : ir::Min(chunk, blocks - first);
+    return Loop(number, analyzer_->Simplify(ir::CeilDiv(blocks, chunk)), ForKind::kSerial,
+                Again(tile, Loop(block, count, ForKind::kSerial, body(first + block))));
+  }
+
+  // A loop over `tile`, with a variable of its own.
+  static Stmt Again(const Axis& tile, const Stmt& body) {
+    Var again(tile.var->name, Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(tile.var, again);
+    return Loop(again, tile.extent, ForKind::kSerial, tir::Substitute(body, map));
+  }
+
+  // How many vectors along the vector axis of what a tile of `count` neighbours reads fill three
+  // quarters of the first cache.
+  int64_t VectorsAtOnce(int64_t count) const {
+    int64_t taps = 1, columns = 1;
+    for (const Axis& axis : stage_.reduce) {
+      columns = ir::AsInt(axis.extent).value_or(1);
+      taps *= columns;
+    }
+    const int64_t reads = taps + taps / std::max<int64_t>(1, columns) * (columns + count - 1);
+    const int64_t bytes = reads * lanes_ * SizeInBytes(stage_.value.dtype());
+    return l1_bytes_ * 3 / 4 / std::max<int64_t>(1, bytes);
+  }
+
+  // An accumulator for each neighbour and vector; masked: lanes at or above the axis' end are left
+  // out.
+  Stmt Block(const Neighbours& at, const Expr& base, int64_t vectors, bool masked) {
+    Buffer acc("acc", {Expr(at.count * vectors * lanes_)}, stage_.value.dtype(), "local");
+    auto each = [&](const std::function<Stmt(const Vector&)>& body) {
       ffi::Array<Stmt> seq;
       for (int64_t v = 0; v < vectors; ++v) {
-        for (int64_t i = 0; i < count; ++i) {
-          Var lane("lane", Int(64));
-          ffi::Map<Var, Expr> map;
-          map.Set(vector_.var, base + Expr(v * lanes_) + lane);
-          if (near.defined()) map.Set(outer_.back().var, near + Expr(i));
-          Expr predicate =
-              masked ? ir::Less(lane, vector_.extent - base - Expr(v * lanes_)) : Expr();
-          Expr at = Expr((v * count + i) * lanes_) + lane;
-          seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, body(lane, map, predicate, at)));
+        for (int64_t i = 0; i < at.count; ++i) {
+          Vector vector;
+          const Expr lane = vector.lane;
+          vector.map.Set(vector_.var, base + Expr(v * lanes_) + lane);
+          if (at.near.defined()) vector.map.Set(outer_.back().var, at.near + Expr(i));
+          if (masked) vector.predicate = ir::Less(lane, vector_.extent - base - Expr(v * lanes_));
+          vector.sum = Expr((v * at.count + i) * lanes_) + lane;
+          seq.push_back(For(vector.lane, 0, lanes_, ForKind::kVectorized, body(vector)));
         }
       }
       return SeqStmt::Flatten(seq);
     };
     auto step = [&](const std::optional<int64_t>& innermost) {
-      return each([&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate,
-                      const Expr& at) {
-        ffi::Map<Var, Expr> with_tap = map;
-        if (innermost.has_value()) with_tap.Set(stage_.reduce.back().var, Expr(*innermost));
-        Expr value = tir::Substitute(value_, with_tap);
-        if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
-        return BufferStore(acc, Accumulated(stage_.combine, acc.Load({at}), value), {at});
+      return each([&](Vector vector) {
+        if (innermost.has_value()) vector.map.Set(stage_.reduce.back().var, Expr(*innermost));
+        return BufferStore(acc, Added(vector, acc.Load({vector.sum}), at.edge), {vector.sum});
       });
     };
-    Stmt store = each([&](const Var& lane, const ffi::Map<Var, Expr>& map, const Expr& predicate,
-                          const Expr& at) {
-      ffi::Map<Var, Expr> with_result = map;
-      Expr value = acc.Load({at});
+    Stmt store = each([&](const Vector& vector) {
+      ffi::Map<Var, Expr> with_result = vector.map;
+      Expr value = acc.Load({vector.sum});
       if (stage_.finish.defined()) {
         with_result.Set(stage_.reduced, value);
         value = tir::Substitute(stage_.finish, with_result);
-        if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+        if (masked) value = PredicateLoads(value, vector.lane, vector.predicate);
       }
-      return BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate);
+      const Expr index = tir::Substitute(stage_.indices[0], vector.map);
+      return BufferStore(*stage_.out, value, {index}, vector.predicate);
     });
     return SeqStmt::Flatten({tir::AllocBuffer(acc),
-                             Fill(acc, stage_.identity, count * vectors * lanes_, lanes_),
-                             Window(near, count, step), store});
+                             Fill(acc, stage_.identity, at.count * vectors * lanes_, lanes_),
+                             Window(at.near, at.count, step), store});
+  }
+
+  // `sum` and what one element of the window adds to it.
+  Expr Added(const Vector& at, const Expr& sum, bool edge) {
+    Expr value = value_, inside;
+    if (edge) {
+      inside = analyzer_->Simplify(tir::Substitute(InsideAlong(), at.map));
+      value = EdgeReader(*column_, inside, at.map, analyzer_).Mutate(value);
+    }
+    value = tir::Substitute(value, at.map);
+    if (at.predicate.defined()) value = PredicateLoads(value, at.lane, at.predicate);
+    value = Accumulated(stage_.combine, sum, value);
+    return edge ? Expr(ir::Select(inside, value, sum)) : value;
+  }
+
+  // Is an element of the window inside along the neighbours' axis?
+  Expr InsideAlong() const {
+    Expr all;
+    for (const Bound& bound : bounds_) {
+      if (!UsesNear(bound.whole)) continue;
+      all = all.defined() ? Expr(ir::And(all, bound.condition)) : bound.condition;
+    }
+    return all;
   }
 
   // The loops over the window.  Several neighbours are inside along their own axis.
@@ -320,15 +481,18 @@ class WindowEmitter {
     return body.defined() ? body : step(std::nullopt);
   }
 
+  const Axis kOnce{Var("once", Int(64)), Expr(1)};
   const Stage& stage_;
   Axis vector_;
   std::vector<Axis> outer_;
   int64_t lanes_;
   arith::Analyzer* analyzer_;
+  int64_t l1_bytes_;
   int64_t neighbours_ = 1;
   int64_t registers_ = 8;  // for sums
   Expr value_;             // of an element of the window that is inside
   std::vector<Bound> bounds_;
+  std::optional<EdgeReader::Column> column_;
 };
 
 }  // namespace

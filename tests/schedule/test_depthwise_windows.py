@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Depthwise windows: tiles of neighbours whose windows lie partly outside, channels in chunks, any width of a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+
+op = relax.op
+RNG = np.random.default_rng(0)
+TARGETS = ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"]
+# channels, size, window, stride, dilation, padding: top, left, bottom, right
+CASES = [
+    (40, (5, 28), 5, 1, 1, (2, 2, 2, 2)),
+    (480, (4, 14), 5, 1, 1, (2, 2, 2, 2)),  # channels that go in chunks
+    (528, (7, 7), 7, 1, 1, (3, 3, 3, 3)),
+    (32, (3, 29), 5, 2, 1, (2, 2, 2, 2)),
+    (32, (3, 30), 5, 2, 1, (1, 1, 2, 2)),
+    (24, (4, 17), 3, 3, 1, (1, 0, 1, 1)),
+    (20, (4, 19), 3, 1, 2, (2, 2, 2, 2)),
+    (16, (4, 23), 3, 1, 1, (0, 5, 0, 4)),  # windows that lie outside as a whole
+    (16, (2, 9), 3, 1, 1, (1, 1, 1, 0)),
+    (48, (3, 4), 7, 1, 1, (3, 3, 3, 3)),  # no window lies inside as a whole
+    (48, (1, 1), 5, 1, 1, (2, 2, 2, 2)),
+    (7, (3, 12), 3, 1, 1, (1, 1, 1, 1)),  # less than a vector
+    (16, (3, 12), 3, 1, 1, (0, 0, 0, 0)),
+]
+
+
+def reference(x: np.ndarray, w: np.ndarray, stride: int, dilation: int, pad) -> np.ndarray:
+    """Sums over the elements that are there: padding is multiplied with nothing."""
+    window, top, left, bottom, right = len(w), *pad
+    n, height, width, channels = x.shape
+    reach = dilation * (window - 1) + 1
+    rows = (height + top + bottom - reach) // stride + 1
+    columns = (width + left + right - reach) // stride + 1
+    out = np.zeros((n, rows, columns, channels))
+    for i in range(rows):
+        for j in range(columns):
+            for a in range(window):
+                for b in range(window):
+                    y, z = i * stride + a * dilation - top, j * stride + b * dilation - left
+                    if 0 <= y < height and 0 <= z < width:
+                        out[:, i, j] += x[:, y, z].astype("float64") * w[a, b, 0]
+    return out
+
+
+def build(shape, dtype: str, w: np.ndarray, stride: int, dilation: int, pad):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(shape, dtype))
+    with builder.function("main", [x]):
+        conv = op.nn.conv2d(
+            x,
+            relax.const(w),
+            groups=w.shape[3],
+            padding=pad,
+            strides=stride,
+            dilation=dilation,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+        )
+        builder.emit_func_output(builder.emit(op.nn.relu(conv)))
+    return builder.get()
+
+
+def machine(mod, target: str = "llvm"):
+    return relax.VirtualMachine(relaxvm.compile(mod, target=target), relaxvm.cpu())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+def test_values(case, target):
+    channels, size, window, stride, dilation, pad = case
+    x = RNG.standard_normal((2, *size, channels), dtype="float32")
+    w = RNG.standard_normal((window, window, 1, channels), dtype="float32")
+    vm = machine(build(x.shape, "float32", w, stride, dilation, pad), target)
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    want = np.maximum(reference(x, w, stride, dilation, pad), 0)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("window, stride, pad", [(3, 1, 1), (5, 2, 2), (7, 1, 3), (3, 2, 0)])
+def test_size_known_at_run_time(window, stride, pad):
+    h, width = relaxvm.tirx.Var("h", "int64"), relaxvm.tirx.Var("w", "int64")
+    w = RNG.standard_normal((window, window, 1, 72), dtype="float32")
+    pads = (pad, pad, pad, pad)
+    vm = machine(build((1, h, width, 72), "float32", w, stride, 1, pads))
+    for size in [(7, 7), (8, 9), (9, 16), (7, 31), (10, 8)]:
+        x = RNG.standard_normal((1, *size, 72), dtype="float32")
+        got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+        want = np.maximum(reference(x, w, stride, 1, pads), 0)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=str(size))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_padding_is_multiplied_with_nothing(target):
+    """Infinite weights meet no padding, and what is read in its place (here NaN) reaches no result."""
+    x = RNG.standard_normal((1, 3, 13, 32), dtype="float32")
+    x[:, :, 5] = np.nan
+    w = RNG.standard_normal((3, 3, 1, 32), dtype="float32")
+    w[:, 0] = np.inf
+    vm = machine(build(x.shape, "float32", w, 1, 1, (1, 1, 1, 1)), target)
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    with np.errstate(invalid="ignore"):
+        want = reference(x, w, 1, 1, (1, 1, 1, 1))
+    want = np.where(np.isnan(want), want, np.maximum(want, 0))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert np.isfinite(got[:, :, 0]).all()  # the first column's windows start in the padding
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_types(dtype):
+    x = RNG.integers(-3, 4, (1, 4, 21, 40)).astype(dtype)
+    w = RNG.integers(-3, 4, (5, 5, 1, 40)).astype(dtype)
+    vm = machine(build(x.shape, dtype, w, 1, 1, (2, 2, 2, 2)))
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(got, np.maximum(reference(x, w, 1, 1, (2, 2, 2, 2)), 0))
+
+
+def test_threads_give_the_same_bits():
+    x = RNG.standard_normal((2, 40, 41, 240), dtype="float32")
+    w = RNG.standard_normal((5, 5, 1, 240), dtype="float32")
+    vm = machine(build(x.shape, "float32", w, 1, 1, (2, 2, 2, 2)))
+    results = []
+    for threads in (1, 2, 3):
+        vm.set_num_threads(threads)
+        results.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
