@@ -34,6 +34,7 @@ _function = _compiler.func("ir.Function")
 _extern = _compiler.func("ir.ExternFunc")
 _to_scalar = _compiler.func("prim.ToScalar")
 _INT64 = tvm_ffi.dtype("int64")
+_CACHE_LINE = 64  # bytes
 
 
 @tvm_ffi.register_object("relaxvm.relax.DataflowVar")
@@ -60,12 +61,22 @@ def to_tensor(data: Any, dtype: Any = None) -> tvm_ffi.Tensor:
         import ml_dtypes
 
         target = np.dtype(getattr(ml_dtypes, name))
-    array = np.array(array, dtype=target, order="C", copy=True)
+    array = _aligned_copy(array, target)
     if target.kind in "fiub" and target.name == name:
         return tvm_ffi.from_dlpack(array)
     # NumPy's own types only travel by DLPack; others go as bytes under their name.
     raw = tvm_ffi.from_dlpack(array.view(f"uint{8 * target.itemsize}"))
     return _compiler.func("ir.RelabelTensor")(raw, tvm_ffi.dtype(name))
+
+
+def _aligned_copy(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Begins at a cache line: kernels read constants by vectors that long, NumPy aligns to 16 bytes."""
+    num_bytes = array.size * dtype.itemsize
+    room = np.empty(num_bytes + _CACHE_LINE, np.uint8)
+    begin = -room.ctypes.data % _CACHE_LINE
+    copy = room[begin : begin + num_bytes].view(dtype).reshape(array.shape)
+    np.copyto(copy, array, casting="unsafe")
+    return copy
 
 
 def _default_dtype(data: Any) -> str:
