@@ -20,7 +20,7 @@ constexpr int64_t kAheadBytes = 6144;
 constexpr int64_t kMostRows = 64, kFewestRows = 4, kManyTasks = 64;
 // In vectors: below it, the ends of a row that may start anywhere, which are partial vectors and go
 // one at a time, cost more than writing past the caches gains; with exponentials they wait longer.
-constexpr int64_t kLongRow = 24, kLongCostlyRow = 64;
+constexpr int64_t kLongRow = 24, kLongCostlyRow = 32;
 
 // What a stage computes at each point of `axis`, in additions.
 int CostAlong(const Stage& stage, const Var& axis) {
