@@ -96,6 +96,7 @@ Value* ProgramEmitter::RampBelow(const ir::BinaryObj* e) {
   const auto* ramp = e->a.as<ir::RampObj>();
   const auto* limit = e->b.as<ir::BroadcastObj>();
   if (ramp == nullptr || limit == nullptr || !ir::IsIntValue(ramp->stride, 1)) return nullptr;
+  if (ramp->lanes == 1) return nullptr;  // a scalar, as everything of one lane is
   DLDataType t = ElementOf(e->a.dtype());
   if (!IsInt(t) || t.bits < 32) return nullptr;
   int lanes = static_cast<int>(ramp->lanes);
@@ -126,6 +127,10 @@ void ProgramEmitter::VisitLet(const ir::LetObj* e) {
 void ProgramEmitter::VisitRamp(const ir::RampObj* e) {
   DLDataType t = ffi::GetRef<Expr>(e).dtype();
   int lanes = t.lanes;
+  if (lanes == 1) {
+    result_ = Eval(e->base);
+    return;
+  }
   Value* base = ops_.Splat(Eval(e->base), lanes);
   Value* stride = ops_.Splat(Eval(e->stride), lanes);
   llvm::SmallVector<llvm::Constant*, 64> iota;

@@ -24,6 +24,7 @@ KERNELS = {
     "bias": np.random.default_rng(4).standard_normal(6, dtype="f4"),
     "moves": np.random.default_rng(6).standard_normal((18, 4, 3, 3), dtype="f4") / 4,
     "more_moves": np.random.default_rng(7).standard_normal((16, 4, 2, 2), dtype="f4") / 4,
+    "fan": np.random.default_rng(10).standard_normal((3, 8, 3, 3), dtype="f4"),
     "masks": np.random.default_rng(8).standard_normal((8, 4, 2, 2), dtype="f4") / 4,
     "paired": np.random.default_rng(9).standard_normal((6, 2, 2, 2), dtype="f4"),
     "matrix": np.random.default_rng(5).standard_normal((6, 5), dtype="f4"),
@@ -41,6 +42,9 @@ CASES = {
     "conv valid": (IMAGE + "{ y = Conv<auto_pad=\"VALID\">(x, weight) }", IMAGES, 17),
     "depthwise": (IMAGE + "{ y = Conv<group=4, pads=[1,1,1,1], strides=[2,2]>(x, deep) }", IMAGES, 17),
     "conv transpose": (IMAGE + "{ y = ConvTranspose<strides=[2,2]>(x, wide) }", IMAGES, 17),
+    "conv transpose groups side by side": (
+        "g (float[n, 3, h, w] x) => (float[a, b, c, d] y) { y = ConvTranspose<auto_pad=\"SAME_LOWER\", strides=[3,3], group=3>(x, fan) }",
+        [{"x": (1, 3, 8, 9)}, {"x": (2, 3, 1, 17)}], 17),
     "conv transpose same": (
         IMAGE + "{ y = ConvTranspose<strides=[2,2], auto_pad=\"SAME_UPPER\">(x, wide) }", IMAGES, 17),
     "max pool": (IMAGE + "{ y = MaxPool<kernel_shape=[3,2], strides=[2,2], pads=[1,0,1,1]>(x) }", IMAGES, 17),
