@@ -170,6 +170,7 @@ CASES = {
         "g (float[n] x) => (int64[a, b] y) { r = Relu(x) y = NonZero(r) }", VECTORS, 17),
     "tile": (VECTOR + "{ s = Shape(x) y = Tile(x, s) }", VECTORS, 17),
     "einsum": (ROW + "{ y = Einsum<equation=\"ij,jk->ik\">(x, matrix) }", ROWS, 17),
+    "pow of three": (ROW + "{ e = Constant<value_float=3.0>() y = Pow(x, e) }", ROWS, 17),
     "pow": (ROW + "{ a = Abs(x) e = Constant<value_float=1.7>() y = Pow(a, e) }", ROWS, 17),
     "mod": (
         ROW + "{ k = Constant<value_float=0.3>() y = Mod<fmod=1>(x, k) }", ROWS, 17),

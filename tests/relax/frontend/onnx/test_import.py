@@ -27,6 +27,13 @@ def test_nodes_that_no_output_needs_are_left_out(import_text):
     assert "exp" in script
 
 
+@pytest.mark.parametrize(("exponent", "products"), [(2, 1), (3, 2)])
+def test_small_powers_are_products(import_text, exponent, products):
+    graph = f"g (float[n, 4] x) => (float[n, 4] y) {{ e = Constant<value_float={exponent}.0>() y = Pow(x, e) }}"
+    text = import_text(graph)
+    assert text.count("R.multiply(") == products and "R.power" not in text
+
+
 def test_errors_name_the_node(make_model):
     model = make_model("g (float[2, 3] x) => (float[2, 3] y) { y = MatMul(x, x) }")
     model.graph.node[0].name = "product"

@@ -127,8 +127,9 @@ def power(g: Graph, base: Expr, exponent: Value) -> Expr:
     dtype = g.dtype(base)
     if isinstance(exponent, Known) and exponent.is_constant and exponent.array.size == 1:
         value = exponent.array.reshape(()).item()
-        if value == 2 and exponent.array.ndim <= g.rank(base):
-            return op.multiply(base, base)
+        if value in (2, 3) and exponent.array.ndim <= g.rank(base):
+            square = op.multiply(base, base)
+            return square if value == 2 else op.multiply(square, base)
         if value == 0.5 and dtype.startswith("float") and exponent.array.ndim <= g.rank(base):
             return op.sqrt(base)
     base, other = g.agree(base, g.as_expr(exponent, "exponent"))
