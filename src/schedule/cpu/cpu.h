@@ -70,6 +70,9 @@ struct RowForm {
   Expr stream_if;       // results are worth writing past the caches; null: never
   bool streams = true;  // where they are, it fills whole lines
 };
+// Turns a square round: `rows` are expressions for as many registers as each has lanes, of elements
+// of `bytes` bytes.  What `seq` takes up makes the rows of the result.
+void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* seq);
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
 // Absent when it has another form.  `past_caches`: results are written past the caches.
 std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,

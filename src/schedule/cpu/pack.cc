@@ -136,43 +136,23 @@ class Packer {
     return Loops(outer, SeqStmt::Flatten({turned, left}));
   }
 
-  // Rows of the block are columns of B; each stage exchanges lanes between registers that are
-  // `step` apart.
+  // Rows of the block are columns of B.
   Stmt TurnBlock(const Var& panel, int64_t from, const Expr& k, const Expr& first) const {
-    const int64_t n = lanes_;
     ffi::Array<Stmt> seq;
-    auto registers = [&] {
-      Buffer b("block", {Expr(n * n)}, c_.b.dtype(), "local");
-      seq.push_back(tir::AllocBuffer(b));
-      return b;
-    };
-    auto part = [&](int64_t i) { return ir::RampExpr(Expr(i * n), 1, n); };
-    Buffer rows = registers();
-    for (int64_t i = 0; i < n; ++i) {
+    Buffer block("block", {Expr(lanes_ * lanes_)}, c_.b.dtype(), "local");
+    seq.push_back(tir::AllocBuffer(block));
+    std::vector<Expr> rows;
+    for (int64_t i = 0; i < lanes_; ++i) {
       Var lane("lane", Int(64));
-      seq.push_back(
-          For(lane, 0, n, ForKind::kVectorized,
-              BufferStore(rows, Source(panel, Expr(from + i), k + lane), {Expr(i * n) + lane})));
+      const Expr at(i * lanes_);
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                        BufferStore(block, Source(panel, Expr(from + i), k + lane), {at + lane})));
+      rows.push_back(block.Load({ir::RampExpr(at, 1, lanes_)}));
     }
-    for (int64_t step = 1; step < n; step *= 2) {
-      Buffer next = registers();
-      ffi::Array<int64_t> low, high;
-      for (int64_t l = 0; l < n; ++l) {
-        low.push_back((l & step) != 0 ? n + l - step : l);
-        high.push_back((l & step) != 0 ? n + l : l + step);
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        if ((i & step) != 0) continue;
-        ffi::Array<Expr> both = {rows.Load({part(i)}), rows.Load({part(i + step)})};
-        seq.push_back(BufferStore(next, ir::ShuffleExpr(both, low), {part(i)}));
-        seq.push_back(BufferStore(next, ir::ShuffleExpr(both, high), {part(i + step)}));
-      }
-      rows = next;
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      seq.push_back(
-          BufferStore(packed_, rows.Load({part(i)}),
-                      {ir::RampExpr(Row(panel, first + k + Expr(i)) + Expr(from), 1, n)}));
+    TurnInRegisters(&rows, SizeInBytes(c_.b.dtype()), &seq);
+    for (int64_t i = 0; i < lanes_; ++i) {
+      const Expr to = Row(panel, first + k + Expr(i)) + Expr(from);
+      seq.push_back(BufferStore(packed_, rows[i], {ir::RampExpr(to, 1, lanes_)}));
     }
     return SeqStmt::Flatten(seq);
   }

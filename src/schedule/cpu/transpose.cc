@@ -25,7 +25,6 @@ using tir::ForKind;
 using tir::ForObj;
 using tir::SeqStmt;
 
-constexpr int64_t kBlockBytes = 16;
 constexpr int64_t kMaxLanes = 16;  // code grows with its square
 constexpr int64_t kLineBytes = 64;
 // Bytes of a block in a row of the result, and elements of it in a row of the operand.
@@ -244,73 +243,12 @@ class TransposeEmitter {
                          BufferStore(tile, value, {Expr(row * lanes_) + lane})));
     }
     for (int64_t row = 0; row < lanes_; ++row) {
-      rows.push_back(Bound(tile.Load({ir::RampExpr(Expr(row * lanes_), 1, lanes_)}), seq));
+      rows.push_back(tile.Load({ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
     }
     TurnInRegisters(&rows, SizeInBytes(load.dtype()), seq);
     for (int64_t row = 0; row < lanes_; ++row) {
       seq->push_back(BufferStore(tile, rows[row], {ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
     }
-  }
-
-  static Expr Bound(const Expr& value, ffi::Array<Stmt>* seq) {
-    Var var("v", value.dtype());
-    seq->push_back(tir::Bind(var, value));
-    return var;
-  }
-
-  // Lanes picked out of two registers: `from_b(i)` says which side lane i takes, at `at(i)`.
-  Expr Shuffled(const Expr& a, const Expr& b, const std::function<int64_t(int64_t)>& pick,
-                ffi::Array<Stmt>* seq) const {
-    ffi::Array<int64_t> picks;
-    for (int64_t i = 0; i < lanes_; ++i) picks.push_back(pick(i));
-    return Bound(ir::ShuffleExpr({a, b}, picks), seq);
-  }
-
-  void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* seq) const {
-    const int64_t block = std::min(lanes_, std::max<int64_t>(1, kBlockBytes / bytes));
-    const int64_t blocks = lanes_ / block;
-    std::vector<Expr> r = *rows;
-    // Inside blocks: rows [g * block, (g + 1) * block) make a square in each block.
-    for (int64_t done = 1; done < block; done *= 2) {
-      std::vector<Expr> next(r.size(), Expr(0));
-      for (int64_t g = 0; g < blocks; ++g) {
-        for (int64_t i = 0; i < block / 2; ++i) {
-          const Expr &a = r[g * block + i], &b = r[g * block + i + block / 2];
-          for (int64_t high : {int64_t{0}, int64_t{1}}) {
-            next[g * block + 2 * i + high] = Shuffled(
-                a, b,
-                [&](int64_t lane) {
-                  const int64_t in = lane % block;
-                  const int64_t from = lane / block * block + high * block / 2 + in / 2;
-                  return in % 2 == 0 ? from : lanes_ + from;
-                },
-                seq);
-          }
-        }
-      }
-      r = next;
-    }
-    // Whole blocks: r[g * block + c] holds column c of each block for row group g.
-    for (int64_t done = 1; done < blocks; done *= 2) {
-      std::vector<Expr> next(r.size(), Expr(0));
-      for (int64_t c = 0; c < block; ++c) {
-        for (int64_t g = 0; g < blocks / 2; ++g) {
-          const Expr &a = r[2 * g * block + c], &b = r[(2 * g + 1) * block + c];
-          for (int64_t odd : {int64_t{0}, int64_t{1}}) {
-            next[(g + odd * blocks / 2) * block + c] = Shuffled(
-                a, b,
-                [&](int64_t lane) {
-                  const int64_t at = lane / block, in = lane % block;
-                  const int64_t half = blocks / 2;
-                  return (at >= half ? lanes_ : 0) + (2 * (at % half) + odd) * block + in;
-                },
-                seq);
-          }
-        }
-      }
-      r = next;
-    }
-    *rows = r;
   }
 
   const Stage& stage_;
