@@ -59,6 +59,9 @@ FUNCTIONS: dict[str, tuple[Callable, Callable, tuple[float, float]]] = {
     "softplus": (op.nn.softplus, softplus, (-104, 30)),
     "sin": (op.sin, mpmath.sin, (-50, 50)),
     "cos": (op.cos, mpmath.cos, (-50, 50)),
+    "tan": (op.tan, mpmath.tan, (-50, 50)),
+    "sinh": (op.sinh, mpmath.sinh, (-90, 90)),
+    "cosh": (op.cosh, mpmath.cosh, (-90, 90)),
     "rsqrt": (op.rsqrt, lambda x: 1 / mpmath.sqrt(x), (1e-3, 1e3)),
     "pow": (op.power, mpmath.power, (0, 20)),
 }
@@ -118,12 +121,14 @@ def worst(name: str, count: int, target: str = "llvm") -> tuple[float, float]:
         a = [float(v[i]) for v in args]
         if not all(np.isfinite(v) for v in a) or (name in ABOVE_ZERO and a[0] <= 0):
             continue
-        if name in ("sin", "cos"):
+        if name in ("sin", "cos", "tan"):
             mpmath.mp.prec = 80 + max(0, int(np.frexp(a[0])[1]))
         if name == "gelu" and a[0] < -40 or name in ("exp", "sigmoid") and abs(a[0]) > 1e4:
             reference = (
                 mpmath.mpf(0) if a[0] < 0 else mpmath.mpf(1 if name == "sigmoid" else 2) ** 200
             )
+        elif name in ("sinh", "cosh") and abs(a[0]) > 1e4:
+            reference = mpmath.mpf(-2 if name == "sinh" and a[0] < 0 else 2) ** 201
         else:
             reference = exact(*[mpmath.mpf(v) for v in a])
         if (error := error_in_ulps(float(value), reference)) > largest:

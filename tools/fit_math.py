@@ -70,6 +70,19 @@ def _cos_tail(z: mp.mpf) -> mp.mpf:  # cos(x) = 1 - x^2 / 2 + x^4 * this(x^2)
     return (mp.cos(x) - 1 + z / 2) / z**2 if z else mp.mpf(1) / 24
 
 
+def _log2_ratio(f: mp.mpf) -> mp.mpf:  # log2(1 + f) = f * this
+    return mp.log1p(f) / f / mp.log(2) if abs(f) > 1e-20 else 1 / mp.log(2)
+
+
+def _power_of_two(r: mp.mpf) -> mp.mpf:
+    return mp.power(2, r)
+
+
+def _sinh_tail(z: mp.mpf) -> mp.mpf:  # sinh(x) = x + x^3 * this(x^2)
+    x = _root(z)
+    return (mp.sinh(x) / x - 1) / z if z else mp.mpf(1) / 6
+
+
 def _u(x: float, center: float) -> mp.mpf:
     return (mp.mpf(x) - center) / (mp.mpf(x) + center)
 
@@ -83,6 +96,9 @@ ROWS = [
     ("kErfcScaled32", _erfc_scaled(2.0), _u(1.0, 2.0), _u(4.0, 2.0), 7, "f"),
     ("kSinTail32", _sin_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kCosTail32", _cos_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
+    ("kSinhTail32", _sinh_tail, mp.mpf(0), mp.mpf(1), 4, "f"),
+    ("kLog2Ratio", _log2_ratio, mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 13, "d"),
+    ("kPowerOfTwo", _power_of_two, mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, "d"),
     ("kAtanTail64", _atan_tail, mp.mpf(0), (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.0001"), 12, "d"),
     ("kAsinTail64", _asin_tail, mp.mpf(0), mp.mpf("0.25"), 14, "d"),
     ("kErfSmall64", _erf_small, mp.mpf(0), mp.mpf(1), 13, "d"),

@@ -27,6 +27,7 @@ def accuracy() -> types.ModuleType:
 
 
 NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "softplus", "sin", "cos", "rsqrt", "pow"]
+NAMES += ["tan", "sinh", "cosh"]
 
 
 # Functions have another form where registers are shorter.
@@ -48,6 +49,9 @@ SPECIAL = {
     "gelu": ([-np.inf, np.inf, np.nan, 0, -40], [0, np.inf, np.nan, 0, 0]),
     "softplus": ([-np.inf, np.inf, np.nan, 0], [0, np.inf, np.nan, np.log(np.float32(2))]),
     "sin": ([np.inf, np.nan, 0], [np.nan, np.nan, 0]),
+    "tan": ([np.inf, np.nan, 0], [np.nan, np.nan, 0]),
+    "sinh": ([-np.inf, np.inf, np.nan, 0, 89.5], [-np.inf, np.inf, np.nan, 0, np.inf]),
+    "cosh": ([-np.inf, np.inf, np.nan, 0, 89.5], [np.inf, np.inf, np.nan, 1, np.inf]),
     "rsqrt": ([0, np.inf, np.nan, 4], [np.inf, 0, np.nan, 0.5]),
 }
 

@@ -72,8 +72,9 @@ Value* ScaleByInstruction(Code& c, Value* x, Value* n) {
                               llvm::Constant::getAllOnesValue(mask), c.b.getInt32(kRoundAsSet)});
 }
 
-Num Seldom(Mask rare, Num x, Num usual, const char* name, Num (*exact)(Num)) {
-  Code& c = *x.c;
+Num Seldom(Mask rare, llvm::ArrayRef<Num> args, Num usual, const char* name,
+           Num (*exact)(llvm::ArrayRef<Num>)) {
+  Code& c = *usual.c;
   llvm::IRBuilder<>& b = c.b;
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(c.type);
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -83,20 +84,25 @@ Num Seldom(Mask rare, Num x, Num usual, const char* name, Num (*exact)(Num)) {
   const std::string full_name = "relaxvm." + std::string(name) + "." + std::to_string(lanes);
   llvm::Function* function = module->getFunction(full_name);
   if (function == nullptr) {
-    function = llvm::Function::Create(llvm::FunctionType::get(c.type, {c.type}, false),
+    const llvm::SmallVector<llvm::Type*, 2> types(args.size(), c.type);
+    function = llvm::Function::Create(llvm::FunctionType::get(c.type, types, false),
                                       llvm::Function::InternalLinkage, full_name, module);
     function->copyAttributesFrom(parent);
     function->addFnAttr(llvm::Attribute::NoInline);
     llvm::IRBuilder<> inside(llvm::BasicBlock::Create(b.getContext(), "entry", function));
     Code code(inside, c.traits, c.type);
-    inside.CreateRet(exact({function->getArg(0), &code}).v);
+    llvm::SmallVector<Num, 2> params;
+    for (llvm::Argument& arg : function->args()) params.push_back({&arg, &code});
+    inside.CreateRet(exact(params).v);
   }
   auto* slow = llvm::BasicBlock::Create(b.getContext(), "seldom", parent);
   auto* join = llvm::BasicBlock::Create(b.getContext(), "join", parent);
   b.CreateCondBr(vector ? b.CreateOrReduce(rare.v) : rare.v, slow, join,
                  llvm::MDBuilder(b.getContext()).createUnlikelyBranchWeights());
   b.SetInsertPoint(slow);
-  Num other = Select(rare, Num{b.CreateCall(function, {x.v}), &c}, usual);
+  llvm::SmallVector<Value*, 2> values;
+  for (const Num& arg : args) values.push_back(arg.v);
+  Num other = Select(rare, Num{b.CreateCall(function, values), &c}, usual);
   b.CreateBr(join);
   b.SetInsertPoint(join);
   llvm::PHINode* result = b.CreatePHI(c.type, 2);
@@ -148,6 +154,10 @@ Num OfDoubles(Intrin intrin, Num x, Num y) {
 Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<>& b,
                 const TargetTraits& traits) {
   llvm::Type* type = args[0]->getType();
+  if (intrin == Intrin::kPow) {
+    math::Code code(b, traits, type);
+    if (Value* found = math::PowOfConstant({args[0], &code}, args[1])) return found;
+  }
   if (type->getScalarType()->isFloatTy()) {
     math::Code floats(b, traits, type);
     Num x{args[0], &floats};
@@ -160,11 +170,18 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
       case Intrin::kSigmoid: return math::SigmoidF(x).v;
       case Intrin::kErf: return math::ErfF(x).v;
       case Intrin::kGelu: return math::GeluF(x).v;
+      case Intrin::kSinh: return math::SinhF(x).v;
+      case Intrin::kCosh: return math::CoshF(x).v;
+      case Intrin::kAtanh: return math::AtanhF(x).v;
+      case Intrin::kPow: return math::PowF(x, {args[1], &floats}).v;
       case Intrin::kSin:
         if (traits.fma) return math::SinF(x).v;
         break;
       case Intrin::kCos:
         if (traits.fma) return math::CosF(x).v;
+        break;
+      case Intrin::kTan:
+        if (traits.fma) return math::TanF(x).v;
         break;
       default: break;  // through double: exact enough to be rounded once
     }

@@ -14,6 +14,10 @@ namespace relaxvm::codegen {
 llvm::Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, llvm::IRBuilder<>& b,
                       const TargetTraits& traits);
 
+// fmod of two floats or doubles: exact.
+llvm::Value* EmitFmod(llvm::Value* x, llvm::Value* y, llvm::IRBuilder<>& b,
+                      const TargetTraits& traits);
+
 // a * b + c: fused where the target fuses, else rounded twice.
 llvm::Value* MulAdd(llvm::Value* a, llvm::Value* b, llvm::Value* c, llvm::IRBuilder<>& builder,
                     const TargetTraits& traits);

@@ -140,9 +140,10 @@ inline Num Scale(Num x, const Nearest& n) {
   llvm::Value* scaled = ScaleByInstruction(*x.c, x.v, n.number.v);
   return scaled ? Num{scaled, x.c} : Scale(x, n.integer);
 }
-// Replaces the lanes of `usual` where `rare` holds by exact(x), behind a branch that is seldom
+// Replaces the lanes of `usual` where `rare` holds by exact(args), behind a branch that is seldom
 // taken. `name` is that of a function made once in a module.
-Num Seldom(Mask rare, Num x, Num usual, const char* name, Num (*exact)(Num));
+Num Seldom(Mask rare, llvm::ArrayRef<Num> args, Num usual, const char* name,
+           Num (*exact)(llvm::ArrayRef<Num>));
 // The integer n (|n| < 2^21) as a number.
 inline Num ToNumber(Word n) {
   Code& c = *n.c;
@@ -198,6 +199,8 @@ Num Sigmoid(Num x);
 Num Erf(Num x);
 Num Gelu(Num x);
 Num Pow(Num x, Num y);
+// The sign and the special values of |x|^y = `magnitude`, which is right for finite x other than 0.
+Num PowOfMagnitude(Num x, Num y, Num magnitude);
 Num Sin(Num x);
 Num Cos(Num x);
 Num Tan(Num x);
@@ -221,5 +224,13 @@ Num ErfF(Num x);
 Num GeluF(Num x);
 Num SinF(Num x);
 Num CosF(Num x);
+Num TanF(Num x);
+Num SinhF(Num x);
+Num CoshF(Num x);
+Num AtanhF(Num x);
+Num PowF(Num x, Num y);
+
+// x to the y by a few instructions, where y is a constant for which that is possible; else null.
+llvm::Value* PowOfConstant(Num x, llvm::Value* y);
 
 }  // namespace relaxvm::codegen::math

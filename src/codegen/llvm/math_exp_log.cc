@@ -249,15 +249,6 @@ Pair LogPair(Num x) {
   return QuickTwoSum(scaled.high, low);
 }
 
-// y is an integer; y is an odd integer.  Every double from 2^53 on is even.
-Mask IsInteger(Num y) {
-  return Num{RoundToInteger(Rounding::kTrunc, y.v, y.c->b, y.c->traits), y.c} == y;
-}
-Mask IsOddInteger(Num y) {
-  Num half = y * 0.5;
-  return IsInteger(y) & !IsInteger(half) & (Abs(y) < 0x1p53);
-}
-
 }  // namespace
 
 Num Pow(Num x, Num y) {
@@ -267,19 +258,7 @@ Num Pow(Num x, Num y) {
   Pair product = TwoProduct(log.high, y);
   Num low = Fma(log.low, y, product.low);
   Num magnitude = ExpOfPair(product.high, low);
-  Num sign = Select(IsOddInteger(y), x, 1.0);
-  Num result = WithSign(magnitude, sign);
-  result = Select((x < 0.0) & !IsInteger(y), kNan, result);
-  // |x| is 0 or infinite: 0 or infinity, by the sign of y.
-  Num grows = Select(y > 0.0, a, 1.0 / a);
-  result = Select((a == 0.0) | (a == kInfinity), WithSign(grows, sign), result);
-  // Infinite exponents compare |x| with 1.
-  Num end =
-      Select((a > 1.0) & (y > 0.0), kInfinity, Select((a < 1.0) & (y < 0.0), kInfinity, Zero(x)));
-  end = Select(a == 1.0, 1.0, end);
-  result = Select(Abs(y) == kInfinity, end, result);
-  result = Select(IsNan(x) | IsNan(y), x + y, result);
-  return Select((x == 1.0) | (y == 0.0), 1.0, result);
+  return PowOfMagnitude(x, y, magnitude);
 }
 
 }  // namespace relaxvm::codegen::math

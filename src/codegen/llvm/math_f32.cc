@@ -27,6 +27,7 @@ constexpr double kErfSmall32[] = {7.87587506e-5, -0.000801686429, 0.00518908742,
 constexpr double kErfcScaled32[] = {-0.000837975439, 0.00681114013, 0.00373237176, -0.0789683061,
                                     0.241658202,     -0.427185990,  0.255395676};
 
+constexpr double kSinhTail32[] = {2.80628026e-6, 0.000198381020, 0.00833333968, 0.166666666};
 constexpr double kSinTail32[] = {-0.000195825242, 0.00833272317, -0.166666645};
 constexpr double kCosTail32[] = {2.45425640e-5, -0.00138882779, 0.0416666645};
 // gelu: below.
@@ -130,27 +131,44 @@ namespace {
 constexpr double kLargeAngle = 1e5;
 
 template <Num (*kFunction)(Num)>
-Num ThroughDouble(Num x) {
+Num ThroughDouble(llvm::ArrayRef<Num> args) {
+  Num x = args[0];
   Code wide(x.c->b, x.c->traits, LikeShape(x.c->type, x.c->b.getDoubleTy()));
   Num result = kFunction({x.c->b.CreateFPCast(x.v, wide.type), &wide});
   return {x.c->b.CreateFPCast(result.v, x.c->type), x.c};
 }
 
-// sin(x + quarter_turns pi/2) for |x| <= kLargeAngle.  Needs fused multiply-adds: the first
-// reduces exactly.
-Num SinAt(Num x, uint64_t quarter_turns) {
-  Code& c = *x.c;
+// x = r + n pi/2 for |x| <= kLargeAngle, and sine and cosine of r.  Needs fused multiply-adds: the
+// first reduces exactly.
+struct Angle {
+  Word n;
+  Num sin, cos;
+};
+Angle ReduceAngle(Num x) {
   // pi/2 in three parts.
   constexpr double kParts[] = {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50};
   Nearest nearest = NearestInteger(x * 0.6366197723675814);
   Num r = x;
   for (double part : kParts) r = Fma(nearest.number, -part, r);
   Num z = r * r;
-  Num sin = Fma(z * r, Horner(z, kSinTail32), r);
-  Num cos = Fma(z * z, Horner(z, kCosTail32), Fma(z, -0.5, Of(c, 1.0)));
-  Word n = nearest.integer + WordOf(c, quarter_turns);
-  Num value = Select(IsZero(n & WordOf(c, 1)), sin, cos);
+  return {nearest.integer, Fma(z * r, Horner(z, kSinTail32), r),
+          Fma(z * z, Horner(z, kCosTail32), Fma(z, -0.5, Of(*x.c, 1.0)))};
+}
+
+// sin(x + quarter_turns pi/2)
+Num SinAt(Num x, uint64_t quarter_turns) {
+  Code& c = *x.c;
+  Angle angle = ReduceAngle(x);
+  Word n = angle.n + WordOf(c, quarter_turns);
+  Num value = Select(IsZero(n & WordOf(c, 1)), angle.sin, angle.cos);
   return FromBits(BitsOf(value) ^ ((n & WordOf(c, 2)) << 30));
+}
+
+// e^|x| / 2, which is finite wherever sinh and cosh are.
+Num HalfOfExp(Num x) {
+  Code& c = *x.c;
+  ReducedExp e = ReduceExp(Clamp(Abs(x), 0.0, 90.0));
+  return Scale(1.0 + e.tail, {e.n.number - 1.0, e.n.integer - WordOf(c, 1)});
 }
 
 }  // namespace
@@ -160,6 +178,30 @@ Num SinF(Num x) {
   return Seldom(Abs(x) > kLargeAngle, x, usual, "sin", ThroughDouble<Sin>);
 }
 
+Num TanF(Num x) {
+  Angle angle = ReduceAngle(x);
+  Mask turned = !IsZero(angle.n & WordOf(*x.c, 1));
+  Num ratio = Select(turned, -angle.cos, angle.sin) / Select(turned, angle.sin, angle.cos);
+  return Seldom(Abs(x) > kLargeAngle, x, Select(x == 0.0, x, ratio), "tan", ThroughDouble<Tan>);
+}
+
 Num CosF(Num x) { return Seldom(Abs(x) > kLargeAngle, x, SinAt(x, 1), "cos", ThroughDouble<Cos>); }
+
+Num SinhF(Num x) {
+  Num z = x * x;
+  Num small = Fma(x * z, Horner(z, kSinhTail32), x);
+  Num e = HalfOfExp(x);
+  return Select(Abs(x) > 1.0, WithSign(e - 0.25 / e, x), small);
+}
+
+Num CoshF(Num x) {
+  Num e = HalfOfExp(x);
+  return e + 0.25 / e;
+}
+
+Num AtanhF(Num x) {
+  Num a = Abs(x);
+  return WithSign(Log1pF(a * 2.0 / (1.0 - a)) * 0.5, x);
+}
 
 }  // namespace relaxvm::codegen::math

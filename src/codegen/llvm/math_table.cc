@@ -114,7 +114,8 @@ Num GeluByTable(Num x) {
   static_assert(kGelu16.limit == kGelu8.limit);
   Num above = Select(x < 0.0, 0.0, x);  // keeps a NaN
   Num usual = AtMagnitude(x, kGelu16, kGelu8, &above);
-  return Seldom(x < -kGelu16.limit, x, usual, "gelu", GeluF);
+  return Seldom(x < -kGelu16.limit, x, usual, "gelu",
+                [](llvm::ArrayRef<Num> args) { return GeluF(args[0]); });
 }
 
 using Function = Num (*)(Num);

@@ -168,29 +168,18 @@ Value* ValueOps::FloatBinary(BinaryOp op, Value* a, Value* b, DLDataType t) {
   }
   RELAXVM_CHECK(op == BinaryOp::kMod || op == BinaryOp::kFloorMod || op == BinaryOp::kFloorDiv)
       << "operator " << static_cast<int>(op) << " on " << DTypeName(t);
-  // A loop per element: rare, and exact for every quotient.
-  llvm::Function* fmod = FmodFunction();
+  Value* rest = EmitFmod(a, b, b_, traits_);
+  if (op == BinaryOp::kMod) return rest;
   llvm::Type* wide = LikeShape(a->getType(), b_.getDoubleTy());
   Value* x = b_.CreateFPCast(a, wide);
   Value* y = b_.CreateFPCast(b, wide);
-  Value* rest = nullptr;
-  if (t.lanes == 1) {
-    rest = b_.CreateCall(fmod, {x, y});
-  } else {
-    rest = llvm::PoisonValue::get(wide);
-    for (unsigned i = 0; i < t.lanes; ++i) {
-      Value* lane =
-          b_.CreateCall(fmod, {b_.CreateExtractElement(x, i), b_.CreateExtractElement(y, i)});
-      rest = b_.CreateInsertElement(rest, lane, i);
-    }
-  }
+  rest = b_.CreateFPCast(rest, wide);
   Value* zero = Constant::getNullValue(wide);
-  if (op != BinaryOp::kMod) {  // the remainder takes the divisor's sign
-    Value* wrong =
-        b_.CreateAnd(b_.CreateFCmpUNE(rest, zero),
-                     b_.CreateXor(b_.CreateFCmpOLT(rest, zero), b_.CreateFCmpOLT(y, zero)));
-    rest = b_.CreateSelect(wrong, b_.CreateFAdd(rest, y), rest);
-  }
+  // The remainder takes the divisor's sign.
+  Value* wrong =
+      b_.CreateAnd(b_.CreateFCmpUNE(rest, zero),
+                   b_.CreateXor(b_.CreateFCmpOLT(rest, zero), b_.CreateFCmpOLT(y, zero)));
+  rest = b_.CreateSelect(wrong, b_.CreateFAdd(rest, y), rest);
   if (op == BinaryOp::kFloorDiv) {
     rest = RoundToInteger(Rounding::kEven, b_.CreateFDiv(b_.CreateFSub(x, rest), y), b_, traits_);
   }

@@ -83,8 +83,6 @@ class ValueOps {
   llvm::Value* FloatToBFloat(llvm::Value* v);
   llvm::Value* Float8ToFloat(llvm::Value* code, DLDataType t);
   llvm::Value* FloatToFloat8(llvm::Value* v, DLDataType t);
-  // The function that computes fmod of two doubles exactly; made on first use.
-  llvm::Function* FmodFunction();
 
   llvm::IRBuilder<>& b_;
   const TargetTraits& traits_;

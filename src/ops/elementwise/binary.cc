@@ -68,10 +68,10 @@ Expr SignsDiffer(const Expr& r, const Expr& b) {
 // fmod, moved to the sign of the divisor.
 Expr FloatFloorMod(const Expr& a, const Expr& b) {
   Expr zero = Number(a.dtype(), 0);
-  Expr r = ir::Mod(a, b);
+  ir::Var r("rest", a.dtype());
   Expr moved = SignsDiffer(r, b);
   Expr exact = ir::Select(ir::Equal(r, zero), CallIntrin(Intrin::kCopySign, {zero, b}), r);
-  return ir::Select(moved, r + b, exact);
+  return ir::LetExpr(r, ir::Mod(a, b), ir::Select(moved, r + b, exact));
 }
 
 Expr FloorMod(const Expr& a, const Expr& b) {
@@ -83,14 +83,15 @@ Expr FloorMod(const Expr& a, const Expr& b) {
 Expr FloatFloorDivide(const Expr& a, const Expr& b) {
   DLDataType t = a.dtype();
   Expr zero = Number(t, 0);
-  Expr r = ir::Mod(a, b);
+  ir::Var r("rest", t), q("quotient", t);
   Expr towards_zero = ir::Div(a - r, b);
-  Expr q = ir::Select(SignsDiffer(r, b), towards_zero - Number(t, 1), towards_zero);
+  Expr moved = ir::Select(SignsDiffer(r, b), towards_zero - Number(t, 1), towards_zero);
   Expr down = CallIntrin(Intrin::kFloor, {q});
   Expr nearest = ir::Select(ir::Greater(q - down, Number(t, 0.5)), down + Number(t, 1), down);
   Expr exact =
       ir::Select(ir::Equal(q, zero), CallIntrin(Intrin::kCopySign, {zero, ir::Div(a, b)}), nearest);
-  return ir::Select(ir::Equal(b, zero), ir::Div(a, b), exact);
+  Expr result = ir::Select(ir::Equal(b, zero), ir::Div(a, b), exact);
+  return ir::LetExpr(r, ir::Mod(a, b), ir::LetExpr(q, moved, result));
 }
 
 Expr FloorDivide(const Expr& a, const Expr& b) {
