@@ -5,7 +5,8 @@
 // the result, so that both sides touch whole cache lines.  Tiles go by blocks of 64 KiB: inside,
 // neighbours in the result follow each other, so that memory is written by runs of several lines;
 // while a block is turned round, the next one is fetched in the order of memory.  What is written
-// past the caches goes by narrower blocks of 32 KiB, which the first cache holds.
+// past the caches goes by narrower blocks of 32 KiB where the first cache has room for more than
+// one, else by blocks of a quarter of the second cache.
 //
 // Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
 // 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
@@ -32,7 +33,8 @@ struct BlockShape {
   int64_t run_bytes, from;
   const char* prefetch;  // of the next block
 };
-constexpr BlockShape kPlain = {256, 256, kPrefetch}, kPastCaches = {128, 256, kPrefetchNear};
+constexpr BlockShape kPlain = {256, 256, kPrefetch}, kNear = {128, 256, kPrefetchNear};
+constexpr int64_t kNearBytes = 32 << 10;
 constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
 
 // Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
@@ -68,10 +70,10 @@ class LoadReplacer : public tir::StmtMutator {
 
 class TransposeEmitter {
  public:
-  TransposeEmitter(const Stage& stage, const BlockShape& block, const Machine& traits,
+  TransposeEmitter(const Stage& stage, bool past_caches, const Machine& traits,
                    arith::Analyzer* analyzer)
       : stage_(stage),
-        block_(block),
+        block_(past_caches ? PastCaches(traits) : kPlain),
         analyzer_(analyzer),
         lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {}
 
@@ -141,6 +143,13 @@ class TransposeEmitter {
   }
 
  private:
+  static BlockShape PastCaches(const Machine& traits) {
+    if (traits.l1_bytes > kNearBytes) return kNear;
+    BlockShape block = kPlain;
+    block.from = std::max(block.from, traits.l2_bytes / 4 / block.run_bytes);
+    return block;
+  }
+
   // 1, 0, or 2 for anything else.
   int64_t StepOf(const Expr& offset, const Var& axis) const {
     if (!UsesVar(offset, axis)) return 0;
@@ -252,7 +261,7 @@ class TransposeEmitter {
   }
 
   const Stage& stage_;
-  const BlockShape& block_;
+  const BlockShape block_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
   Axis to_{Var("to", Int(64)), Expr(1)};
@@ -264,7 +273,7 @@ class TransposeEmitter {
 
 std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
                                      arith::Analyzer* analyzer) {
-  TransposeEmitter emitter(flat, past_caches ? kPastCaches : kPlain, traits, analyzer);
+  TransposeEmitter emitter(flat, past_caches, traits, analyzer);
   if (!emitter.Find()) return std::nullopt;
   return emitter.Run();
 }
