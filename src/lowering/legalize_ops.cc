@@ -5,6 +5,7 @@
 // variables, spans.
 #include "lowering/legalize_ops.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -44,6 +45,22 @@ bool HasKnownShapes(const Type& type) {
     return true;
   }
   return false;
+}
+
+// No tensor in `type` is of unknown shape.
+bool ReadsKnownShapes(const Type& type) {
+  if (type.as<TensorTypeObj>()) return HasKnownShapes(type);
+  const auto* tuple = type.as<ir::TupleTypeObj>();
+  return tuple == nullptr ||
+         std::all_of(tuple->fields.begin(), tuple->fields.end(), ReadsKnownShapes);
+}
+
+// Are all sizes of what a call reads and gives known?
+bool HasKnownShapes(const CallObj* call) {
+  for (const Expr& arg : call->args) {
+    if (arg->ty.defined() && !ReadsKnownShapes(arg->ty)) return false;
+  }
+  return HasKnownShapes(call->ty);
 }
 
 class Legalizer : public ir::Mutator {
@@ -100,14 +117,14 @@ class Legalizer : public ir::Mutator {
   void Lower(const ir::BindingObj* binding, const Call& call, ffi::Array<Binding>* out) {
     const ir::OpObj* op = ir::CalledOp(call.get());
     const ops::OpDef& record = ops::RecordOf(op);
-    if (record.compute && HasKnownShapes(call->ty))
+    if (record.compute && HasKnownShapes(call.get()))
       return Bind(binding, CallProgram(call, op), out);
     if (record.packed != nullptr) return Bind(binding, CallPacked(call, record), out);
     if (record.decompose) return Decompose(binding, call, record, out);
-    Fail(ErrorKind::kValueError, call->span.Place(), op->name,
-         ": the shape of its result is not known here, so it cannot be computed into a tensor; "
-         "match_cast the arguments to "
-         "types with known rank and dtype first");
+    Fail(
+        ErrorKind::kValueError, call->span.Place(), op->name,
+        ": the shapes of its arguments and its result are not known here, so it cannot be computed "
+        "into a tensor; match_cast the arguments to types with known rank and dtype first");
   }
 
   void Bind(const ir::BindingObj* binding, const Expr& value, ffi::Array<Binding>* out) {
@@ -182,7 +199,7 @@ class Legalizer : public ir::Mutator {
   // Arguments of known rank but unknown sizes are matched to fresh symbolic sizes, and the call's
   // type is inferred again.
   Call MatchUnknownShapes(const Call& call, ffi::Array<Binding>* out) {
-    if (!ops::RecordOf(ir::CalledOp(call.get())).compute || HasKnownShapes(call->ty)) return call;
+    if (!ops::RecordOf(ir::CalledOp(call.get())).compute || HasKnownShapes(call.get())) return call;
     ffi::Array<Expr> args =
         call->args.Map([&](const Expr& arg) -> Expr { return Matched(arg, out); });
     if (args.same_as(call->args)) return call;

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import relaxvm
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
@@ -55,6 +57,31 @@ def test_argument_of_unknown_sizes_is_matched_to_fresh_ones() -> None:
     text = legal(Mod)
     assert 'R.match_cast(x, R.Tensor((d0, d1), dtype="float32"))' in text
     assert 'out_ty=R.Tensor((d0, d1), dtype="float32")' in text
+
+
+def test_argument_of_unknown_sizes_is_matched_where_the_result_is_known() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(dtype="float32", ndim=2)):
+            y = R.sum(x)
+            return y
+
+    text = legal(Mod)
+    assert 'R.match_cast(x, R.Tensor((d0, d1), dtype="float32"))' in text
+    assert 'out_ty=R.Tensor((), dtype="float32")' in text
+
+
+def test_argument_of_unknown_rank_is_an_error() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(dtype="float32")):
+            y = R.sum(x)
+            return y
+
+    with pytest.raises(ValueError, match="relax.sum: the shapes of its arguments .* match_cast"):
+        legal(Mod)
 
 
 def test_skipped_operators_stay() -> None:
