@@ -18,6 +18,13 @@ REDUCTIONS = {
     "greatest of rows": (lambda x: op.max(x, -1), lambda x: x.max(-1)),
     "place of the greatest of rows": (lambda x: op.argmax(x, -1), lambda x: x.argmax(-1)),
     "place of the least of columns": (lambda x: op.argmin(x, 0), lambda x: x.argmin(0)),
+    "sum of all": (op.sum, np.sum),
+    "least of all": (op.min, np.min),
+    "place of the greatest of all": (op.argmax, np.argmax),
+    "product of signs of columns": (
+        lambda x: op.prod(op.sign(op.add(x, relax.const(0.5))), 0),
+        lambda x: np.prod(np.sign(x + 0.5), 0),
+    ),
     "root of the sum of squares": (
         lambda x: op.sqrt(op.sum(op.multiply(x, x), -1)),
         lambda x: np.sqrt((x * x).sum(-1)),
@@ -45,3 +52,25 @@ def test_blocks_cover_all_results(name: str, symbolic: bool, shape: tuple[int, i
         found.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
     np.testing.assert_allclose(found[0], theirs(x.astype("float64")), rtol=1e-6)
     np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("shape", [(1_000_003,), (5, 99_991), (99_991, 5), (300, 2, 701)])
+def test_few_results_of_much_are_made_in_parts(shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape, dtype=np.float32)
+    axes = list(range(1, len(shape))) if shape[0] == 5 else [a for a in range(len(shape)) if a != 1]
+    builder = relax.BlockBuilder()
+    param = relax.Var("x", relax.TensorType(list(shape), "float32"))
+    with builder.function("main", [param]):
+        with builder.dataflow():
+            out = builder.emit_output(op.sum(op.exp(param), axes))
+        builder.emit_func_output(out)
+    executable = relaxvm.compile(builder.get())
+    vm = relaxvm.VirtualMachine(executable, relaxvm.cpu())
+    found = []
+    for threads in (1, 2, 3):
+        vm.set_num_threads(threads)
+        found.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
+    wanted = np.exp(x.astype("float64")).sum(tuple(axes))
+    np.testing.assert_allclose(found[0], wanted, rtol=2e-6)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])

@@ -90,6 +90,15 @@ std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, co
 // does not, or too often.
 std::vector<Stage> PiecesOf(const Stage& stage, arith::Analyzer* analyzer);
 
+// A reduction in parts: `each` for every `part`, which fills `partial`, then `rest`.
+struct Parts {
+  Axis part{Var("part", Int(64)), Expr(1)};
+  Buffer partial{"partial", {}, Float(32)};
+  Stage each, rest;
+};
+// Absent when there are many results, or little to reduce.
+std::optional<Parts> InParts(const Stage& flat, const Machine& traits);
+
 // The condition (a constant when it is known) under which a contraction runs better as one dot
 // product after the other: few rows, and a right side that lies along the sum.  Null: never.
 Expr BetterAsDots(const Stage& contraction, const Machine& machine, arith::Analyzer* analyzer);

@@ -293,7 +293,8 @@ class Scheduler {
       has_inner = has_inner || program_.stages[i].spatial.size() > group.num_rows;
     }
     has_inner = has_inner || AllReadAlongTheirSums(group);
-    if (!has_inner) --group.num_rows;
+    if (!has_inner && --group.num_rows == 0)
+      return {begin, begin + 1, program_.stages[begin].spatial.size()};
     return group;
   }
 
@@ -516,6 +517,7 @@ class Scheduler {
     Stage flat = FlattenStage(stage, &analyzer_);
     CollapseAxes(&flat, &analyzer_);
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
+    if (const auto parts = InParts(flat, traits_)) return EmitParts(*parts, WorkOf(flat));
     if (flat.spatial.empty()) return EmitNest(flat, traits_, &analyzer_);
     if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, &analyzer_)) {
       const Stmt plain = OverRows(turned->rows, turned->body, turned->work);
@@ -546,6 +548,14 @@ class Scheduler {
       rows.pop_back();
     }
     return OverRows(rows, EmitNest(row, traits_, &analyzer_), WorkOf(row), StreamIf(flat));
+  }
+
+  Stmt EmitParts(const Parts& parts, const Expr& work) {
+    const Expr of_part = analyzer_.Simplify(ir::FloorDiv(work, parts.part.extent));
+    return SeqStmt::Flatten(
+        {tir::AllocBuffer(parts.partial),
+         OverRows({parts.part}, EmitNest(parts.each, traits_, &analyzer_), of_part),
+         EmitNest(parts.rest, traits_, &analyzer_)});
   }
 
   // A number for choices that need one: every unknown size is taken for kTypicalSize.
