@@ -25,6 +25,31 @@ inline Stmt LoopNest(const Dims& dims, const std::function<Stmt(const Indices&)>
   return nest;
 }
 
+// body(i) for every element of `dims`: one loop, whose iterations are independent and split over
+// threads from two times `kWorkPerThread` steps of `work` an iteration on.
+inline Stmt ParallelNest(const Dims& dims, const Expr& work,
+                         const std::function<Stmt(const Indices&)>& body,
+                         const std::string& prefix = "l") {
+  if (dims.empty()) return body({});
+  constexpr int64_t kWorkPerThread = 4096;
+  ffi::Array<Stmt> one;
+  ir::Var number("line", Int(64));
+  Indices i;
+  Expr rest = number;
+  for (size_t d = dims.size(); d-- > 0;) {
+    ir::Var at(prefix + std::to_string(d), Int(64));
+    one.push_back(tir::Bind(at, d == 0 ? rest : ir::FloorMod(rest, dims[d])));
+    rest = ir::FloorDiv(rest, dims[d]);
+    i.insert(i.begin(), at);
+  }
+  one.push_back(body(i));
+  const Expr total = ProductOf(dims);
+  ir::DictAttrs annotations;
+  annotations.Set("parallel_if", ir::GreaterEqual(total * work, Expr(2 * kWorkPerThread)));
+  return tir::For(number, Expr(0), total, tir::ForKind::kParallel, tir::SeqStmt::Flatten(one), "",
+                  annotations);
+}
+
 inline Stmt Sequence(ffi::Array<Stmt> seq) { return tir::SeqStmt::Flatten(std::move(seq)); }
 
 // One number that statements may change.

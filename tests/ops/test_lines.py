@@ -97,12 +97,38 @@ def test_lines_down_columns() -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("shape", [(8, 40), (3, 19, 21), (1, 5), (300, 130)])
+@pytest.mark.parametrize("shape", [(8, 40), (3, 19, 21), (1, 5), (300, 130), (9,), (3, 0)])
 def test_cumsum(shape: tuple[int, ...], symbolic: bool) -> None:
-    x = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    # Small integers: their sums are exact in any order.
+    x = np.random.default_rng(1).integers(-9, 10, shape).astype("float32")
     got = run(x, lambda v: op.cumsum(v, axis=-1), symbolic)
     np.testing.assert_array_equal(got[0], np.cumsum(x, -1, dtype=np.float32))
     got = run(x, lambda v: op.cumsum(v, axis=-1, exclusive=True), symbolic)
     shifted = np.zeros_like(x)
     shifted[..., 1:] = np.cumsum(x, -1, dtype=np.float32)[..., :-1]
     np.testing.assert_array_equal(got[0], shifted)
+    got = run(x, lambda v: op.cumsum(v), symbolic)
+    np.testing.assert_array_equal(got[0], np.cumsum(x, dtype=np.float32))
+
+
+def test_cumsum_is_near_the_true_sum() -> None:
+    x = np.random.default_rng(1).standard_normal((3, 10_000), dtype=np.float32)
+    wanted = np.cumsum(x.astype("float64"), -1)
+    got = run(x, lambda v: op.cumsum(v, axis=-1), False)[0]
+    # Each sum is off by a rounding of its own size.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-7 * np.abs(x).sum(-1).max())
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "circular"])
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("pad", [(0, 0, 3, 2), (1, 2, 2, 4), (2, 1, 0, 0), (1, 0, -2, 3)])
+def test_padding_of_long_rows(mode: str, symbolic: bool, pad: tuple[int, ...]) -> None:
+    x = np.arange(7 * 50, dtype=np.float32).reshape(7, 50)
+    got = run(x, lambda v: op.nn.pad(v, list(pad), pad_mode=mode), symbolic)
+    kept = x[:, 2:] if pad[2] < 0 else x
+    widths = [(max(b, 0), max(a, 0)) for b, a in zip(pad[::2], pad[1::2], strict=True)]
+    names = {"edge": "edge", "reflect": "reflect", "circular": "wrap"}
+    if pad[2] >= 0:
+        np.testing.assert_array_equal(got[0], np.pad(kept, widths, mode=names[mode]))
+    elif mode != "circular":  # what is cut off is still there to be repeated
+        np.testing.assert_array_equal(got[0], np.pad(x, widths, mode=names[mode])[:, 2:])

@@ -85,12 +85,19 @@ Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
   }
   auto formula = [&](const Indices& i) {
     Indices at;
+    auto moved = [&](size_t d) { return a.pad_width[2 * d] != 0 || a.pad_width[2 * d + 1] != 0; };
     for (size_t d = 0; d < x->shape.size(); ++d) {
-      bool moved = a.pad_width[2 * d] != 0 || a.pad_width[2 * d + 1] != 0;
       Expr from = i[d] - amounts.before[d];
-      at.push_back(moved ? SourceIndex(a.pad_mode, from, x->shape[d]) : i[d]);
+      at.push_back(moved(d) ? SourceIndex(a.pad_mode, from, x->shape[d]) : i[d]);
     }
-    return GuardEmpty(x(at), x->shape);
+    if (at.empty()) return GuardEmpty(x(at), x->shape);
+    // What memory runs along is a run of elements but for its ends.
+    const size_t last = at.size() - 1;
+    const Expr end = x(at), from = i[last] - amounts.before[last];
+    at.Set(last, from);
+    Expr value = ir::IfThenElse(ir::Less(from, x->shape[last]), x(at), end);
+    value = ir::IfThenElse(ir::Less(from, Expr(0)), end, value);
+    return GuardEmpty(moved(last) ? value : end, x->shape);
   };
   return {tir::Compute(in.OutShape(), formula, "pad")};
 }

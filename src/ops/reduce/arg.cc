@@ -25,25 +25,9 @@ Type InferArg(TypeCtx& ctx, const ArgAttrs& a) {
   return InferReduced(ctx, x, AxisList(a), a.keepdims, Int(64));
 }
 
-// First the greatest (or least) value, then the first index that has it: both run along vectors.
 Tensors ComputeArg(const ComputeArgs& in, const ArgAttrs& a, bool greatest) {
   const Tensor& x = in[0];
-  DLDataType wide = WideDtype(x.dtype());
-  ReducedAxes axes(x->shape, AxisList(a), a.keepdims);
-  Tensor best = ReduceOver(
-      axes, greatest ? tir::MaxReducer(wide) : tir::MinReducer(wide),
-      [&](const Indices& i) { return Widen(x(i)); }, "best");
-  auto index_if_best = [&](const Indices& i, const Indices& r) {
-    Expr value = Widen(x(axes.At(i, r))), wanted = best(i);
-    Expr same = ir::Equal(value, wanted);
-    if (IsFloat(wide)) {
-      same = ir::Or(same, ir::And(ir::CallIntrin(Intrin::kIsNan, {value}),
-                                  ir::CallIntrin(Intrin::kIsNan, {wanted})));
-    }
-    return ir::Select(same, Flatten(r, axes.extents()), ir::MaxValue(Int(64)));
-  };
-  return {tir::Reduce(axes.kept(), axes.extents(), tir::MinReducer(Int(64)), index_if_best,
-                      greatest ? "argmax" : "argmin")};
+  return {ExtremeOf(x, ReducedAxes(x->shape, AxisList(a), a.keepdims), greatest).index};
 }
 
 OpDef ArgOp(const char* name, const char* doc, const char* reference, bool greatest) {
@@ -65,6 +49,25 @@ OpDef ArgOp(const char* name, const char* doc, const char* reference, bool great
 }
 
 }  // namespace
+
+// First the value, then the first index that has it: both run along vectors.
+Extreme ExtremeOf(const Tensor& x, const ReducedAxes& axes, bool greatest) {
+  DLDataType wide = WideDtype(x.dtype());
+  Tensor best = ReduceOver(
+      axes, greatest ? tir::MaxReducer(wide) : tir::MinReducer(wide),
+      [&](const Indices& i) { return Widen(x(i)); }, "best");
+  auto index_if_best = [&](const Indices& i, const Indices& r) {
+    Expr value = Widen(x(axes.At(i, r))), wanted = best(i);
+    Expr same = ir::Equal(value, wanted);
+    if (IsFloat(wide)) {
+      same = ir::Or(same, ir::And(ir::CallIntrin(Intrin::kIsNan, {value}),
+                                  ir::CallIntrin(Intrin::kIsNan, {wanted})));
+    }
+    return ir::Select(same, Flatten(r, axes.extents()), ir::MaxValue(Int(64)));
+  };
+  return {best, tir::Reduce(axes.kept(), axes.extents(), tir::MinReducer(Int(64)), index_if_best,
+                            greatest ? "argmax" : "argmin")};
+}
 
 OpDef argmax() {
   return ArgOp("argmax", "The index of the first greatest element.",

@@ -33,4 +33,11 @@ class ReducedAxes {
 Tensor ReduceOver(const ReducedAxes& axes, const tir::Reducer& reducer,
                   const std::function<Expr(const Indices&)>& formula, const std::string& name);
 
+// The greatest (or least) element along axes, in the wide dtype, and the int64 index of the first
+// one that has its value; a NaN is greater and less than everything.
+struct Extreme {
+  Tensor value, index;
+};
+Extreme ExtremeOf(const Tensor& x, const ReducedAxes& axes, bool greatest);
+
 }  // namespace relaxvm::ops

@@ -31,12 +31,9 @@ Type InferScan(TypeCtx& ctx, const Scan& a) {
   return ctx.Result(Dims{ctx.Simplify(ProductOf(*dims))}, dtype);
 }
 
-// For every line along the axis: one accumulator, in the wide dtype, carried from element to
-// element.
 // Along an axis that is not the last: each row is the one before plus the next, so that rows run
 // along vectors.
-tir::Stmt ScanRows(const tir::Buffer& in, const tir::Buffer& out, size_t axis, bool exclusive,
-                   bool product) {
+Stmt ScanRows(const Buffer& in, const Buffer& out, size_t axis, bool exclusive, bool product) {
   const Dims& dims = in.shape();
   DLDataType dtype = out.elem_dtype();
   Dims outer(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -70,44 +67,81 @@ tir::Stmt ScanRows(const tir::Buffer& in, const tir::Buffer& out, size_t axis, b
   return LoopNest(outer, row, "o");
 }
 
-tir::Stmt ScanBody(const tir::Buffer& in, const tir::Buffer& out, const Scan& a, bool product) {
+// How running totals are combined and where they go.
+struct Line {
+  Expr count;
+  std::function<Expr(const Expr&)> value;                    // element k, in the wide dtype
+  std::function<Stmt(const Expr&, const Expr&)> store;       // result k
+  std::function<Expr(const Expr&, const Expr&)> accumulate;  // one total
+  bool exclusive;
+  DLDataType wide;
+  Expr nothing;
+};
+
+// Totals inside of groups of elements do not wait for the total so far, each group adds to it once.
+constexpr int64_t kGroup = 8;
+
+Stmt ScanLine(const Line& line) {
+  Cell total("total", line.wide);
+  ir::Var group("group", Int(64)), k("k", Int(64));
+  ffi::Array<Stmt> seq;
+  std::vector<Expr> inside;
+  for (int64_t j = 0; j < kGroup; ++j) {
+    const Expr value = line.value(group * Expr(kGroup) + Expr(j));
+    ir::Var sum("s" + std::to_string(j), line.wide);
+    seq.push_back(tir::Bind(sum, j == 0 ? value : line.accumulate(inside.back(), value)));
+    inside.push_back(sum);
+  }
+  ir::Var before("before", line.wide);
+  seq.push_back(tir::Bind(before, total.Get()));
+  for (int64_t j = 0; j < kGroup; ++j) {
+    const Expr to = group * Expr(kGroup) + Expr(j);
+    if (line.exclusive)
+      seq.push_back(line.store(to, j == 0 ? Expr(before) : line.accumulate(before, inside[j - 1])));
+    else
+      seq.push_back(line.store(to, line.accumulate(before, inside[j])));
+  }
+  seq.push_back(total.Set(line.accumulate(before, inside.back())));
+  const Expr groups = ir::FloorDiv(line.count, Expr(kGroup)), at = groups * Expr(kGroup) + k;
+  Stmt add = total.Set(line.accumulate(total.Get(), line.value(at)));
+  Stmt store = line.store(at, total.Get());
+  return Sequence({total.Alloc(), total.Set(line.nothing),
+                   tir::For(group, Expr(0), groups, tir::ForKind::kSerial, Sequence(seq)),
+                   tir::For(k, Expr(0), line.count - groups * Expr(kGroup), tir::ForKind::kSerial,
+                            line.exclusive ? Sequence({store, add}) : Sequence({add, store}))});
+}
+
+Stmt ScanBody(const Buffer& in, const Buffer& out, const Scan& a, bool product) {
   const Dims& dims = in.shape();
   DLDataType dtype = out.elem_dtype();
   DLDataType wide = WideDtype(dtype);
-  tir::Buffer total("total", {Expr(1)}, wide, "local");
   size_t axis = a.axis ? (*a.axis < 0 ? *a.axis + dims.size() : *a.axis) : 0;
   if (a.axis && axis + 1 < dims.size() && wide == dtype)
     return ScanRows(in, out, axis, a.exclusive, product);
-  size_t num_inner = a.axis ? 1 : dims.size();  // loops inside of the accumulator's
-
-  std::vector<ir::Var> vars;
-  Indices at;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    vars.emplace_back("i" + std::to_string(d), Int(64));
-    at.push_back(vars.back());
+  Dims lines;
+  for (size_t d = 0; a.axis && d < dims.size(); ++d) {
+    if (d != axis) lines.push_back(dims[d]);
   }
-  Indices to = a.axis ? at : Indices{Flatten(at, dims)};
-  Expr now = total.Load({Expr(0)});
-  Expr value = ConvertTo(wide, ConvertTo(dtype, in.Load(at)));
-  tir::Stmt add = tir::BufferStore(total, product ? now * value : now + value, {Expr(0)});
-  tir::Stmt store = tir::BufferStore(out, ir::Cast(dtype, now), to);
-  tir::Stmt body = a.exclusive ? tir::SeqStmt({store, add}) : tir::SeqStmt({add, store});
-  auto loop = [&](size_t d) {
-    body = tir::For(vars[d], Expr(0), dims[d], tir::ForKind::kSerial, body);
+  const Expr count = a.axis ? dims[axis] : ProductOf(dims);
+  auto one = [&](const Indices& i) {
+    auto element = [&](const Expr& k) {
+      Indices at = i;
+      at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), k);
+      return at;
+    };
+    return ScanLine(
+        {count,
+         [&](const Expr& k) {
+           return ConvertTo(wide,
+                            ConvertTo(dtype, in.Load(a.axis ? element(k) : Unflatten(k, dims))));
+         },
+         [&](const Expr& k, const Expr& value) -> Stmt {
+           return tir::BufferStore(out, ir::Cast(dtype, value), a.axis ? element(k) : Indices{k});
+         },
+         [&](const Expr& sum, const Expr& next) { return product ? sum * next : sum + next; },
+         a.exclusive, wide, Number(wide, product ? 1 : 0)});
   };
-  if (num_inner == 1) {
-    loop(axis);
-  } else {
-    for (size_t d = dims.size(); d-- > 0;) loop(d);
-  }
-  tir::Stmt start = tir::BufferStore(total, Number(wide, product ? 1 : 0), {Expr(0)});
-  body = tir::SeqStmt({start, body});
-  if (a.axis) {
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (d != axis) loop(d);
-    }
-  }
-  return tir::SeqStmt::Flatten({tir::AllocBuffer(total), body});
+  return ParallelNest(lines, count, one);
 }
 
 Tensors ComputeScan(const ComputeArgs& in, const Scan& a, bool product) {

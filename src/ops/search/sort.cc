@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sort, argsort, topk: a stable merge sort of each line, bottom up, of packed elements
 // (packed_order.h) or of indices.  NaN comes after everything (descending: before everything).
+#include "ops/reduce/axes.h"
 #include "ops/search/packed_order.h"
 #include "ops/sort_line.h"
 
@@ -57,8 +58,6 @@ Stmt SelectLine(const std::function<Expr(const Expr&)>& value, const Expr& n, co
 
 // Up to here elements are selected; more are sorted.
 constexpr int64_t kMaxSelected = 32;
-// Comparisons that are worth a thread of their own.
-constexpr int64_t kWorkPerThread = 4096;
 
 // What is written for the element of rank `k` of a line, which is the one at `index`.
 using Emit = std::function<Stmt(const std::vector<Buffer>& outs, const Indices& to,
@@ -83,47 +82,36 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
                      (!extent.has_value() || kept.value() * 2 <= extent.value());
     const Expr length = select ? keep : few ? keep + Expr(1) : n;
     Buffer order("order", {length}, Int(64)), spare("spare", {length}, Int(64));
-    ffi::Array<Stmt> one_line;
-    // Lines are independent: one loop over all of them, split over threads.
-    ir::Var number("line", Int(64));
-    Indices i;
-    Expr rest = number, total(1);
-    for (size_t d = lines.size(); d-- > 0;) {
-      ir::Var at("l" + std::to_string(d), Int(64));
-      one_line.push_back(tir::Bind(at, d == 0 ? rest : ir::FloorMod(rest, lines[d])));
-      rest = ir::FloorDiv(rest, lines[d]);
-      total = total * lines[d];
-      i.insert(i.begin(), at);
-    }
-    auto element = [&](const Expr& index) {
-      Indices at = i;
-      at.insert(at.begin() + axis, index);
-      return at;
+    auto line = [&](const Indices& i) {
+      ffi::Array<Stmt> one_line;
+      auto element = [&](const Expr& index) {
+        Indices at = i;
+        at.insert(at.begin() + axis, index);
+        return at;
+      };
+      auto value = [&](const Expr& index) { return data.Load(element(index)); };
+      one_line.push_back(tir::AllocBuffer(order));
+      if (!select) one_line.push_back(tir::AllocBuffer(spare));
+      one_line.push_back(select   ? SelectLine(value, n, order, kept.value(), descending)
+                         : few    ? SelectPacked(value, n, keep, order, spare, descending)
+                         : packed ? SortPacked(value, n, order, spare, descending)
+                                  : SortLine(value, n, order, spare, descending));
+      // Ranks that the line does not have get 0 and index -1.
+      const bool all_there = kept.has_value() && ir::AsInt(n).has_value() && *kept <= *ir::AsInt(n);
+      const bool guarded = !all_there && !ir::StructuralEqual(keep, n);
+      one_line.push_back(LoopNest(
+          {keep},
+          [&](const Indices& k) -> Stmt {
+            Expr index = packed ? IndexOf(order.Load(k)) : order.Load(k);
+            Stmt there = emit(outs, element(k[0]), index, value(index));
+            if (!guarded) return there;
+            Stmt missing = emit(outs, element(k[0]), Expr(-1), Number(data.elem_dtype(), 0));
+            return tir::IfThenElse(ir::Less(k[0], n), there, missing);
+          },
+          "k"));
+      return Sequence(one_line);
     };
-    auto value = [&](const Expr& index) { return data.Load(element(index)); };
-    one_line.push_back(tir::AllocBuffer(order));
-    if (!select) one_line.push_back(tir::AllocBuffer(spare));
-    one_line.push_back(select   ? SelectLine(value, n, order, kept.value(), descending)
-                       : few    ? SelectPacked(value, n, keep, order, spare, descending)
-                       : packed ? SortPacked(value, n, order, spare, descending)
-                                : SortLine(value, n, order, spare, descending));
-    // Ranks that the line does not have get 0 and index -1.
-    const bool all_there = kept.has_value() && ir::AsInt(n).has_value() && *kept <= *ir::AsInt(n);
-    const bool guarded = !all_there && !ir::StructuralEqual(keep, n);
-    one_line.push_back(LoopNest(
-        {keep},
-        [&](const Indices& k) -> Stmt {
-          Expr index = packed ? IndexOf(order.Load(k)) : order.Load(k);
-          Stmt there = emit(outs, element(k[0]), index, value(index));
-          if (!guarded) return there;
-          Stmt missing = emit(outs, element(k[0]), Expr(-1), Number(data.elem_dtype(), 0));
-          return tir::IfThenElse(ir::Less(k[0], n), there, missing);
-        },
-        "k"));
-    ir::DictAttrs annotations;
-    annotations.Set("parallel_if", ir::GreaterEqual(total * n, Expr(2 * kWorkPerThread)));
-    return tir::For(number, Expr(0), total, tir::ForKind::kParallel, Sequence(one_line), "",
-                    annotations);
+    return ParallelNest(lines, n, line);
   };
   return tir::Opaque(std::move(outputs), {x}, body, name);
 }
@@ -191,6 +179,17 @@ Tensors ComputeTopK(const ComputeArgs& in, const TopK& a) {
   Dims shape = in.OutShape();
   int64_t axis = a.axis < 0 ? a.axis + x.ndim() : a.axis;
   DLDataType index_dtype = a.dtype.value_or(Int(32));
+  // The greatest one runs along vectors.  (Of the least, NaN would come first.)
+  if (a.k == 1 && a.largest && ir::AsInt(x->shape[axis]).value_or(0) > 0) {
+    Extreme found = ExtremeOf(x, ReducedAxes(x->shape, Ints{axis}, /*keepdims=*/true), true);
+    auto as = [](const Tensor& from, DLDataType dtype, const char* name) {
+      return tir::Map(from, [&](const Expr& e) { return ir::Cast(dtype, e); }, name);
+    };
+    Tensors results;
+    if (values) results.push_back(as(found.value, x.dtype(), "values"));
+    if (indices) results.push_back(as(found.index, index_dtype, "indices"));
+    return results;
+  }
   std::vector<tir::OutputSpec> outputs;
   if (values) outputs.push_back({"values", shape, x.dtype()});
   if (indices) outputs.push_back({"indices", shape, index_dtype});
