@@ -3,7 +3,7 @@
 // runs along too.
 #include <algorithm>
 
-#include "schedule/cpu/cpu.h"
+#include "schedule/cpu/nest.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -27,23 +27,6 @@ struct Choice {
   AlongLanes kind = AlongLanes::kNothing;
   size_t index = 0;
 };
-
-// How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
-// lanes, or scattered.
-enum class Step : uint8_t { kContiguous, kSame, kScattered };
-Step StepOf(const Expr& offset, const Axis& axis) {
-  if (!UsesVar(offset, axis.var)) return Step::kSame;
-  auto linear = LinearOffset::Of(offset, {axis});
-  if (!linear.has_value()) return Step::kScattered;
-  const Expr coeff = linear->Coeff(axis.var);
-  if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
-  return Step::kScattered;
-}
-
-bool HorizontalForm(Combine combine) {
-  return combine == Combine::kSum || combine == Combine::kProd || combine == Combine::kMin ||
-         combine == Combine::kMax;
-}
 
 class NestEmitter {
  public:
@@ -152,16 +135,12 @@ class NestEmitter {
     return axes;
   }
 
-  Buffer Accumulators(int64_t count) const {
-    return Buffer("acc", {Expr(count)}, stage_.value.dtype(), "local");
-  }
-
   // One element after the other; the sum of a reduction stays in a register.
   Stmt Scalar() const {
     if (stage_.combine == Combine::kNone) {
       return Loops(stage_.spatial, BufferStore(*stage_.out, stage_.value, stage_.indices));
     }
-    Buffer acc = Accumulators(1);
+    Buffer acc = Accumulators(stage_, 1);
     Stmt update = BufferStore(acc, Accumulated(stage_.combine, acc.Load({0}), stage_.value), {0});
     if (stage_.before != nullptr) {
       ffi::Map<Var, Expr> map;
@@ -194,76 +173,8 @@ class NestEmitter {
         BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
   }
 
-  // Of a reduction whose rows are shorter than half a vector and lie behind each other: its value
-  // as a function of the place in that run of memory.  Null: it is none.
-  Expr AsRun(const Var& place) const {
-    if (!HorizontalForm(stage_.combine) || stage_.spatial.size() != 1 ||
-        stage_.reduce.size() != 1 || stage_.before != nullptr || !stage_.beside.stages.empty() ||
-        stage_.ahead.defined())
-      return Expr();
-    const Axis &column = stage_.spatial[0], &row = stage_.reduce[0];
-    const auto width = ir::AsInt(column.extent);
-    if (!width.has_value() || width.value() * 2 > lanes_ ||
-        ir::AsInt(row.extent).value_or(lanes_) < lanes_)
-      return Expr();
-    ffi::Map<Var, Expr> map;
-    map.Set(column.var, place - row.var * Expr(width.value()));
-    const Expr value = SimplifyOffsets(tir::Substitute(stage_.value, map), analyzer_);
-    if (UsesVar(value, row.var)) return Expr();
-    // Only what is read, as one run, may know the place.
-    const Axis along{place, column.extent * row.extent};
-    bool fits = true;
-    tir::PostOrderVisit(tir::Evaluate(value), [&](const ffi::ObjectRef& node) {
-      const auto* load = node.as<BufferLoadObj>();
-      fits = fits && (load == nullptr || StepOf(load->indices[0], along) == Step::kContiguous);
-    });
-    return fits ? value : Expr();
-  }
-
-  // As many rows as there are lanes are a whole number of vectors, in which every column has fixed
-  // places.
-  Stmt RunOfShortRows(const Var& place, const Expr& value) const {
-    const Axis &column = stage_.spatial[0], &row = stage_.reduce[0];
-    const int64_t width = ir::AsInt(column.extent).value(), count = width * lanes_;
-    Buffer acc = Accumulators(count), sums("sums", {Expr(count)}, stage_.value.dtype(), "local");
-    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(row.extent, lanes_));
-    Var block("block", Int(64)), rest("rest", Int(64)), vector("vector", Int(64));
-    ffi::Array<Stmt> step, keep;
-    for (int64_t v = 0; v < width; ++v) {
-      Var lane("lane", Int(64));
-      const Expr at = Expr(v * lanes_) + lane;
-      ffi::Map<Var, Expr> map;
-      map.Set(place, block * Expr(count) + at);
-      auto lanes = [&](const Buffer& to, const Expr& what) {
-        return For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(to, what, {at}));
-      };
-      step.push_back(
-          lanes(acc, Accumulated(stage_.combine, acc.Load({at}), tir::Substitute(value, map))));
-      keep.push_back(lanes(sums, acc.Load({at})));
-    }
-    Buffer total = Accumulators(1);
-    auto add = [&](const Expr& what) {
-      return BufferStore(total, Apply(stage_.combine, total.Load({0}), what), {0});
-    };
-    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
-    ffi::Map<Var, Expr> left;
-    left.Set(row.var, done + rest);
-    return SeqStmt::Flatten(
-        {tir::AllocBuffer(acc), tir::AllocBuffer(sums), Fill(acc, stage_.identity, count, lanes_),
-         Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(step)), SeqStmt::Flatten(keep),
-         Loops({column},
-               SeqStmt::Flatten({tir::AllocBuffer(total), BufferStore(total, stage_.identity, {0}),
-                                 Loop(vector, lanes_, ForKind::kSerial,
-                                      add(sums.Load({vector * Expr(width) + column.var}))),
-                                 Loop(rest, analyzer_->Simplify(row.extent - done),
-                                      ForKind::kSerial, add(tir::Substitute(stage_.value, left))),
-                                 BufferStore(*stage_.out, Finished(stage_, total.Load({0})),
-                                             stage_.indices)}))});
-  }
-
   Stmt AlongSpatial(size_t index) const {
-    Var place("place", Int(64));
-    if (const Expr value = AsRun(place); value.defined()) return RunOfShortRows(place, value);
+    if (auto done = EmitShortRows(stage_, lanes_, analyzer_)) return *done;
     if (stage_.combine != Combine::kNone)
       return EmitWindow(stage_, index, lanes_, traits_, analyzer_);
     const Axis axis = stage_.spatial[index];
@@ -425,7 +336,7 @@ class NestEmitter {
   Stmt VectorOfResults(size_t index, const Expr& first) const {
     const Axis axis = stage_.reduce[index];
     const Var& many = stage_.spatial.back().var;
-    Buffer acc = Accumulators(lanes_ * lanes_);
+    Buffer acc = Accumulators(stage_, lanes_ * lanes_);
     ffi::Array<Stmt> seq = {tir::AllocBuffer(acc),
                             Fill(acc, stage_.identity, lanes_ * lanes_, lanes_)};
     auto add = [&](const Expr& base, const Expr& limit) {
@@ -451,7 +362,7 @@ class NestEmitter {
         low.push_back((l & step) != 0 ? lanes_ + l - step : l);
         high.push_back((l & step) != 0 ? lanes_ + l : l + step);
       }
-      Buffer next = Accumulators(lanes_ * lanes_);
+      Buffer next = Accumulators(stage_, lanes_ * lanes_);
       seq.push_back(tir::AllocBuffer(next));
       for (int64_t i = 0; i < lanes_; i += 2 * step) {
         const ffi::Array<Expr> both = {acc.Load({part(i)}), acc.Load({part(i + step)})};
@@ -474,7 +385,7 @@ class NestEmitter {
   Stmt OneByOne(size_t index) const {
     const Axis axis = stage_.reduce[index];
     const int64_t elems = static_cast<int64_t>(NumRows()) * kAccumulators * lanes_;
-    Buffer acc = Accumulators(elems);
+    Buffer acc = Accumulators(stage_, elems);
     Stmt init = Fill(acc, stage_.identity, elems, lanes_);
     ffi::Array<Stmt> body;
     Expr done = 0;
@@ -520,79 +431,24 @@ class NestEmitter {
   int64_t lanes_;
 };
 
-class LoadPredicator : public tir::StmtMutator {
- public:
-  LoadPredicator(const Var& lane, Expr predicate) : lane_(lane), predicate_(std::move(predicate)) {}
-  Expr MutateBufferLoad(const BufferLoad& load) override {
-    ffi::Array<Expr> indices = MutateAll(load->indices);
-    const bool varies = UsesVar(indices[0], lane_);
-    return BufferLoad(load->buffer, indices, varies ? predicate_ : load->predicate, load->span);
-  }
-
- private:
-  const Var& lane_;
-  Expr predicate_;
-};
-
 }  // namespace
 
-int64_t ElemBytes(const Stage& stage) {
-  int64_t bytes = SizeInBytes(stage.out->elem_dtype());
-  bytes = std::max(bytes, SizeInBytes(ElementOf(stage.value.dtype())));
-  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
-    // The widest type that is computed with, indices aside.
-    if (const auto* load = node.as<BufferLoadObj>())
-      bytes = std::max(bytes, SizeInBytes(Buffer(load->buffer).elem_dtype()));
-    if (const auto* cast = node.as<ir::CastObj>();
-        cast != nullptr && IsFloat(Expr(node.as<ir::CastExpr>().value()).dtype())) {
-      bytes = std::max(bytes, SizeInBytes(Expr(node.as<ir::CastExpr>().value()).dtype()));
-    }
-  });
-  return bytes;
+Step StepOf(const Expr& offset, const Axis& axis) {
+  if (!UsesVar(offset, axis.var)) return Step::kSame;
+  auto linear = LinearOffset::Of(offset, {axis});
+  if (!linear.has_value()) return Step::kScattered;
+  const Expr coeff = linear->Coeff(axis.var);
+  if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
+  return Step::kScattered;
 }
 
-Stmt Loop(const Var& var, const Expr& extent, ForKind kind, const Stmt& body) {
-  if (ir::IsIntValue(extent, 0)) return SeqStmt(ffi::Array<Stmt>());
-  if (ir::IsIntValue(extent, 1)) {
-    ffi::Map<Var, Expr> map;
-    map.Set(var, 0);
-    return tir::Substitute(body, map);
-  }
-  return For(var, 0, extent, kind, body);
+bool HorizontalForm(Combine combine) {
+  return combine == Combine::kSum || combine == Combine::kProd || combine == Combine::kMin ||
+         combine == Combine::kMax;
 }
 
-Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& value) {
-  auto copy = ffi::make_object<tir::ForObj>(*loop);
-  copy->annotations.Set(name, value);
-  return ir::NodeRef<For>(std::move(copy));
-}
-
-Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
-  for (size_t i = axes.size(); i-- > 0;)
-    body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);
-  return body;
-}
-
-Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
-                  arith::Analyzer* analyzer) {
-  ir::DictAttrs annotations;
-  annotations.Set(kParallelIf,
-                  analyzer->Simplify(ir::GreaterEqual(extent * work, 2 * kWorkPerThread)));
-  return For(var, 0, extent, ForKind::kParallel, body, "", annotations);
-}
-
-Stmt Fill(const Buffer& acc, const Expr& value, int64_t count, int64_t lanes) {
-  ffi::Array<Stmt> seq;
-  for (int64_t at = 0; at < count; at += lanes) {
-    Var lane("lane", Int(64));
-    seq.push_back(
-        For(lane, 0, lanes, ForKind::kVectorized, BufferStore(acc, value, {Expr(at) + lane})));
-  }
-  return SeqStmt::Flatten(seq);
-}
-
-Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
-  return LoadPredicator(lane, predicate).Mutate(e);
+Buffer Accumulators(const Stage& stage, int64_t count) {
+  return Buffer("acc", {Expr(count)}, stage.value.dtype(), "local");
 }
 
 Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops, and the small parts that all schedules of CPUs build bodies of.
+#include <algorithm>
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::BufferLoad;
+using tir::BufferLoadObj;
+using tir::BufferStore;
+using tir::For;
+using tir::ForKind;
+using tir::SeqStmt;
+
+class LoadPredicator : public tir::StmtMutator {
+ public:
+  LoadPredicator(const Var& lane, Expr predicate) : lane_(lane), predicate_(std::move(predicate)) {}
+  Expr MutateBufferLoad(const BufferLoad& load) override {
+    ffi::Array<Expr> indices = MutateAll(load->indices);
+    const bool varies = UsesVar(indices[0], lane_);
+    return BufferLoad(load->buffer, indices, varies ? predicate_ : load->predicate, load->span);
+  }
+
+ private:
+  const Var& lane_;
+  Expr predicate_;
+};
+
+}  // namespace
+
+int64_t ElemBytes(const Stage& stage) {
+  int64_t bytes = SizeInBytes(stage.out->elem_dtype());
+  bytes = std::max(bytes, SizeInBytes(ElementOf(stage.value.dtype())));
+  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+    // The widest type that is computed with, indices aside.
+    if (const auto* load = node.as<BufferLoadObj>())
+      bytes = std::max(bytes, SizeInBytes(Buffer(load->buffer).elem_dtype()));
+    if (const auto* cast = node.as<ir::CastObj>();
+        cast != nullptr && IsFloat(Expr(node.as<ir::CastExpr>().value()).dtype())) {
+      bytes = std::max(bytes, SizeInBytes(Expr(node.as<ir::CastExpr>().value()).dtype()));
+    }
+  });
+  return bytes;
+}
+
+Stmt Loop(const Var& var, const Expr& extent, ForKind kind, const Stmt& body) {
+  if (ir::IsIntValue(extent, 0)) return SeqStmt(ffi::Array<Stmt>());
+  if (ir::IsIntValue(extent, 1)) {
+    ffi::Map<Var, Expr> map;
+    map.Set(var, 0);
+    return tir::Substitute(body, map);
+  }
+  return For(var, 0, extent, kind, body);
+}
+
+Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& value) {
+  auto copy = ffi::make_object<tir::ForObj>(*loop);
+  copy->annotations.Set(name, value);
+  return ir::NodeRef<For>(std::move(copy));
+}
+
+Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
+  for (size_t i = axes.size(); i-- > 0;)
+    body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);
+  return body;
+}
+
+Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
+                  arith::Analyzer* analyzer) {
+  ir::DictAttrs annotations;
+  annotations.Set(kParallelIf,
+                  analyzer->Simplify(ir::GreaterEqual(extent * work, 2 * kWorkPerThread)));
+  return For(var, 0, extent, ForKind::kParallel, body, "", annotations);
+}
+
+Stmt Fill(const Buffer& acc, const Expr& value, int64_t count, int64_t lanes) {
+  ffi::Array<Stmt> seq;
+  for (int64_t at = 0; at < count; at += lanes) {
+    Var lane("lane", Int(64));
+    seq.push_back(
+        For(lane, 0, lanes, ForKind::kVectorized, BufferStore(acc, value, {Expr(at) + lane})));
+  }
+  return SeqStmt::Flatten(seq);
+}
+
+Expr PredicateLoads(const Expr& e, const Var& lane, const Expr& predicate) {
+  return LoadPredicator(lane, predicate).Mutate(e);
+}
+
+}  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the vector loops of one stage are made of.
+#pragma once
+
+#include "schedule/cpu/cpu.h"
+
+namespace relaxvm::schedule::cpu {
+
+// How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
+// lanes, or scattered.
+enum class Step : uint8_t { kContiguous, kSame, kScattered };
+Step StepOf(const Expr& offset, const Axis& axis);
+
+// Can lanes be combined to one value at the end?
+bool HorizontalForm(Combine combine);
+
+// Registers for `count` elements of what the stage computes.
+Buffer Accumulators(const Stage& stage, int64_t count);
+
+// Absent when the stage is no reduction of rows shorter than half a vector.
+std::optional<Stmt> EmitShortRows(const Stage& stage, int64_t lanes, arith::Analyzer* analyzer);
+
+}  // namespace relaxvm::schedule::cpu

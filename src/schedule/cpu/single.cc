@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmitSingle: one stage as rows of vectors that threads share, and the loops that all stages use.
+#include <algorithm>
+
+#include "schedule/cpu/context.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+using tir::SeqStmt;
+
+constexpr int64_t kBlockElems =
+    4096;  // one iteration of a parallel loop over a plain run of elements
+constexpr int64_t kBlockWork = 65536;  // additions of a block of reductions
+constexpr int64_t kWorkPerRow = 8192;  // additions; below it, finding the row would be felt
+constexpr int64_t kTypicalSize = 64;   // of a dimension that is not known
+
+class SingleStage {
+ public:
+  explicit SingleStage(Context* context) : context_(context) {}
+
+  Stmt Emit(const Stage& stage) {
+    ffi::Array<Stmt> parts;
+    for (const Stage& piece : PiecesOf(stage, &context_->analyzer))
+      parts.push_back(EmitPiece(piece));
+    return SeqStmt::Flatten(parts);
+  }
+
+ private:
+  Stmt EmitPiece(const Stage& whole) {
+    // Parts that fill a vector are runs of memory.
+    const Stage stage =
+        whole.combine == Combine::kNone
+            ? SplitAxes(whole, &context_->analyzer,
+                        std::max<int64_t>(2, context_->machine.Lanes(ElemBytes(whole))))
+            : whole;
+    Stage flat = FlattenStage(stage, &context_->analyzer);
+    CollapseAxes(&flat, &context_->analyzer);
+    if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
+    if (const auto parts = InParts(flat, context_->machine)) return EmitParts(*parts, WorkOf(flat));
+    if (flat.spatial.empty()) return EmitNest(flat, context_->machine, &context_->analyzer);
+    if (auto turned =
+            EmitTranspose(flat, /*past_caches=*/false, context_->machine, &context_->analyzer)) {
+      const Stmt plain = OverRows(turned->rows, turned->body, turned->work);
+      const Expr stream_if = turned->streams ? StreamIf(flat) : Expr();
+      if (!stream_if.defined()) return plain;
+      const RowForm past =
+          *EmitTranspose(flat, /*past_caches=*/true, context_->machine, &context_->analyzer);
+      const Stmt streamed = OverRows(past.rows, past.body, past.work, stream_if);
+      return ir::IsIntValue(stream_if, 1) ? streamed : tir::IfThenElse(stream_if, streamed, plain);
+    }
+    if (flat.spatial.size() == 1) return EmitRun(flat);
+    // The last axis that the store walks contiguously stays inside; the others are rows.
+    size_t inner = flat.spatial.size() - 1;
+    for (size_t i = 0; i < flat.spatial.size(); ++i) {
+      auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
+      if (linear.has_value() && ir::IsIntValue(linear->Coeff(flat.spatial[i].var), 1)) inner = i;
+    }
+    Stage row = flat;
+    row.spatial = {flat.spatial[inner]};
+    std::vector<Axis> rows = flat.spatial;
+    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(inner));
+    // Finding a row's axes costs divisions: rows are made long enough to forget them.  Windows
+    // share what they read with their neighbours.
+    const bool window =
+        flat.combine != Combine::kNone && row.spatial[0].var.same_as(flat.spatial.back().var);
+    while (rows.size() > 1 &&
+           ((window && row.spatial.size() == 1) || Estimated(WorkOf(row)) < kWorkPerRow)) {
+      row.spatial.insert(row.spatial.begin(), rows.back());
+      rows.pop_back();
+    }
+    return OverRows(rows, EmitNest(row, context_->machine, &context_->analyzer), WorkOf(row),
+                    StreamIf(flat));
+  }
+
+  Stmt EmitParts(const Parts& parts, const Expr& work) {
+    const Expr of_part = context_->analyzer.Simplify(ir::FloorDiv(work, parts.part.extent));
+    return SeqStmt::Flatten(
+        {tir::AllocBuffer(parts.partial),
+         OverRows({parts.part}, EmitNest(parts.each, context_->machine, &context_->analyzer),
+                  of_part),
+         EmitNest(parts.rest, context_->machine, &context_->analyzer)});
+  }
+
+  // How many neighbouring results of a reduction make a block: enough for its work, and a kilobyte
+  // and more where they lie side by side in what is read.
+  int64_t ResultsPerBlock(const Stage& flat) {
+    const int64_t lanes = context_->machine.Lanes(ElemBytes(flat));
+    Stage one = flat;
+    one.spatial.clear();
+    const int64_t work = std::max<int64_t>(1, Estimated(WorkOf(one)));
+    const int64_t enough = (kBlockWork + work - 1) / work;
+    const int64_t unit = ReadsAlong(flat, flat.spatial[0].var) ? 16 * lanes
+                         : enough < 4 * lanes                  ? 1
+                                                               : 4 * lanes;
+    return (enough + unit - 1) / unit * unit;
+  }
+
+  // A run of results, cut into blocks.
+  Stmt EmitRun(const Stage& flat) {
+    const Axis axis = flat.spatial[0];
+    const int64_t size = flat.combine == Combine::kNone ? kBlockElems : ResultsPerBlock(flat);
+    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= size)
+      return EmitNest(flat, context_->machine, &context_->analyzer);
+    Axis block{Var("block", Int(64)), context_->analyzer.Simplify(ir::CeilDiv(axis.extent, size))};
+    Expr from = block.var * Expr(size);
+    Axis inside{Var(axis.var->name, Int(64)), ir::Min(size, axis.extent - from)};
+    ffi::Map<Var, Expr> map;
+    map.Set(axis.var, from + inside.var);
+    Stage part = flat;
+    part.spatial = {inside};
+    part.value = tir::Substitute(flat.value, map);
+    part.indices = {tir::Substitute(flat.indices[0], map)};
+    if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
+    Stage whole = part;
+    whole.spatial[0].extent = size;
+    return OverRows({block}, EmitNest(part, context_->machine, &context_->analyzer), WorkOf(whole),
+                    StreamIf(flat));
+  }
+
+  Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work,
+                const Expr& stream_if = Expr()) {
+    return RunRows({rows, std::move(body), work, stream_if}, &context_->analyzer);
+  }
+  int64_t Estimated(const Expr& e) { return Estimate(e, &context_->analyzer); }
+  Expr StreamIf(const Stage& flat) { return StreamingOf(flat, context_).Both(&context_->analyzer); }
+
+  Context* context_;
+};
+
+}  // namespace
+
+bool Context::ReadOnlyBy(const Buffer& buffer, size_t begin, size_t end) const {
+  for (size_t i = 0; i < program.stages.size(); ++i) {
+    if ((i < begin || i >= end) && ReadsBuffer(program.stages[i], buffer)) return false;
+  }
+  return true;
+}
+
+bool ReadsBuffer(const Stage& stage, const Var& buffer) {
+  for (const Var& read : ReadsOf(stage)) {
+    if (read.same_as(buffer)) return true;
+  }
+  return false;
+}
+
+Expr WorkOf(const Stage& s) {
+  Expr work = CostOf(s.value) + 1;
+  for (const Axis& a : s.spatial) work = work * a.extent;
+  for (const Axis& a : s.reduce) work = work * a.extent;
+  return work;
+}
+
+Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
+  const std::vector<Axis>& rows = form.rows;
+  if (rows.empty()) return form.body;
+  // Vectors do several additions at once.
+  const Expr cost = ir::FloorDiv(form.work, 4);
+  auto streamed = [&](const Stmt& loop) -> Stmt {
+    if (!form.stream_if.defined()) return loop;
+    auto copy = ffi::make_object<tir::ForObj>(*loop.as<tir::ForObj>());
+    copy->annotations.Set(kStreamIf, form.stream_if);
+    return ir::NodeRef<tir::For>(std::move(copy));
+  };
+  if (rows.size() == 1)
+    return streamed(ParallelLoop(rows[0].var, rows[0].extent, cost, form.body, analyzer));
+  Expr total = 1;
+  for (const Axis& a : rows) total = total * a.extent;
+  Var row("row", Int(64));
+  ffi::Array<Stmt> seq;
+  Expr rest = row;
+  for (size_t i = rows.size(); i-- > 0;) {
+    seq.push_back(tir::Bind(rows[i].var, i == 0 ? rest : ir::FloorMod(rest, rows[i].extent)));
+    if (i > 0) {
+      Var next("rest", Int(64));
+      seq.push_back(tir::Bind(next, ir::FloorDiv(rest, rows[i].extent)));
+      rest = next;
+    }
+  }
+  seq.push_back(form.body);
+  return streamed(
+      ParallelLoop(row, analyzer->Simplify(total), cost, SeqStmt::Flatten(seq), analyzer));
+}
+
+int64_t Estimate(const Expr& e, arith::Analyzer* analyzer) {
+  ffi::Map<Var, Expr> sizes;
+  for (const Var& v : ir::FreeVars(e)) sizes.Set(v, kTypicalSize);
+  return ir::AsInt(analyzer->Simplify(ir::Substitute(e, sizes))).value_or(kWorkPerRow);
+}
+
+Expr Streaming::Both(arith::Analyzer* analyzer) const {
+  if (!larger.defined()) return Expr();
+  const Expr both = analyzer->Simplify(ir::And(larger, aligned));
+  return ir::IsIntValue(both, 0) ? Expr() : both;
+}
+
+Streaming StreamingOf(const Stage& flat, Context* context) {
+  if (context->temps.count(flat.out->get()) || context->machine.l3_bytes == 0) return {};
+  const int64_t lanes = context->machine.Lanes(ElemBytes(flat));
+  auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
+  if (lanes < 2 || !linear.has_value()) return {};
+  Expr bytes = Expr(SizeInBytes(flat.out->elem_dtype()));
+  for (const Expr& d : flat.out->shape()) bytes = bytes * d;
+  const Expr larger =
+      context->analyzer.Simplify(ir::Greater(bytes, Expr(context->machine.l3_bytes)));
+  if (ir::IsIntValue(larger, 0)) return {};
+  Expr aligned = ir::Equal(ir::FloorMod(linear->rest(), lanes), Expr(0));
+  auto multiple = [&](const Expr& e) {
+    aligned = ir::And(aligned, ir::Equal(ir::FloorMod(e, lanes), Expr(0)));
+  };
+  for (const Axis& axis : flat.spatial) {
+    const Expr coeff = context->analyzer.Simplify(linear->Coeff(axis.var));
+    if (!ir::IsIntValue(coeff, 1)) multiple(coeff);
+  }
+  return {larger, context->analyzer.Simplify(aligned)};
+}
+
+Stmt EmitSingle(const Stage& stage, Context* context) { return SingleStage(context).Emit(stage); }
+
+}  // namespace relaxvm::schedule::cpu
