@@ -866,6 +866,31 @@ def multinomial(prob: Array, uniform: Array, rows: Array) -> Array:
     return out
 
 
+def tree_sums(x: Array, splits: Array, links: Array, roots: Array, weights: Array, columns: int, compare: str,  # fmt: skip
+    combine: str, missing: bool, groups: int) -> Array:  # fmt: skip
+    holds = {
+        "<=": np.less_equal,
+        "<": np.less,
+        ">=": np.greater_equal,
+        ">": np.greater,
+        "==": np.equal,
+    }[compare]
+    add, start = {"sum": (np.add, 0), "min": (np.minimum, np.inf), "max": (np.maximum, -np.inf)}[
+        combine
+    ]
+    out = np.full((groups, len(x), columns), start, x.dtype)
+    for group, row in np.ndindex(groups, len(x)):
+        for tree in range(len(roots) * group // groups, len(roots) * (group + 1) // groups):
+            node, pairs, column = roots[tree]
+            for _ in range(2 * pairs):
+                value = x[row, links[node, 0] >> 1]
+                tracks = missing and links[node, 0] & 1 and np.isnan(value)
+                node = links[node, 1] + bool(holds(value, splits[node]) or tracks)
+            part = out[group, row, column : column + weights.shape[1]]
+            part[:] = add(part, weights[node])
+    return out
+
+
 def slice_bounds(extents: Array, begin: Array, end: Array, strides: Array) -> Any:
     rows = zip(extents, begin, end, strides, strict=True)
     ranges = [range(n)[b:e:s] for n, b, e, s in rows]

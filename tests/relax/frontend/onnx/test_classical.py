@@ -77,6 +77,17 @@ CASES = {
     "tree regressor": ("TreeEnsembleRegressor", {**leaves("target", [0, 1, 2, 0, 1, 2], WEIGHTS), "n_targets": 3}, 1, 3),
     # Scheduling once copied the whole way down for each of the four reads of a place.
     "tree regressor deep": ("TreeEnsembleRegressor", deep_forest(8, 3), 1, 3),
+    # Groups of trees; each tree has one column.
+    "tree regressor many": (
+        "TreeEnsembleRegressor",
+        {**(many := deep_forest(2, 601)), "n_targets": 3, "target_ids": [t % 3 for t in many["target_treeids"]],
+         "target_weights": [w / 64 for w in many["target_weights"]]}, 1, 3),
+    "tree regressor least": (
+        "TreeEnsembleRegressor", {**deep_forest(3, 11), "aggregate_function": "MIN"}, 1, 3),
+    "tree regressor not equal": (
+        "TreeEnsembleRegressor",
+        {**leaves("target", [0, 1, 2, 0, 1, 2], WEIGHTS), "nodes_modes": ["BRANCH_NEQ"] * 2 + ["LEAF"] * 4,
+         "nodes_values": [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], "n_targets": 3}, 1, 3),
     "tree regressor average": (
         "TreeEnsembleRegressor",
         {**leaves("target", [0, 1, 0, 0, 1, 1], WEIGHTS), "n_targets": 2, "aggregate_function": "AVERAGE",
@@ -116,10 +127,11 @@ def test_agrees(name, run_model_once):
     options.log_severity_level = 4
     peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
     ours = run_model_once(model)
-    for rows in (1, 9):
+    for rows in (1, 9, 77):
         x = np.random.default_rng(rows).standard_normal((rows, 3), dtype=np.float32)
-        if name in ("imputer", "tree regressor"):
+        if name.startswith(("imputer", "tree regressor")):
             x[0, 0] = np.nan
+            x[-1, 0] = 0.5
         for have, want in zip(ours({"x": x}), peer.run(None, {"x": x}), strict=True):
             assert have.shape == want.shape and have.dtype == want.dtype
             np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
@@ -209,6 +221,13 @@ def test_wrong_splits_are_refused(changes, run_model_once):
 
     with pytest.raises((InvalidGraph, Refused)):
         run_model_once(model_of_splits(np.float32, **changes))
+
+
+def test_a_feature_that_the_input_lacks_is_refused(run_model_once):
+    from relaxvm.inference import InvalidGraph
+
+    with pytest.raises(InvalidGraph, match="there is no feature 3: its input has 3"):
+        run_model_once(model_of_splits(np.float32, nodes_featureids=[0, 3, 1]))
 
 
 def test_texts_are_refused(run_model_once):

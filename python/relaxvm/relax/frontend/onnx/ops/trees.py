@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles of decision trees (ai.onnx.ml).  All trees go down together, one step for each level.
-
-A leaf points to itself, so that every tree may take as many steps as the deepest one.
-"""
+"""Ensembles of decision trees (ai.onnx.ml): their nodes in the order of rvm.tree_sums."""
 
 from __future__ import annotations
 
@@ -20,13 +17,15 @@ from .classical import _finished, _floats, _int_labels, _labels, _matrix, _two_c
 
 _ML = "ai.onnx.ml"
 _COMPARE = {
-    "BRANCH_LEQ": op.less_equal, "BRANCH_LT": op.less, "BRANCH_GTE": op.greater_equal,
-    "BRANCH_GT": op.greater, "BRANCH_EQ": op.equal, "BRANCH_NEQ": op.not_equal,
+    "BRANCH_LEQ": "<=", "BRANCH_LT": "<", "BRANCH_GTE": ">=", "BRANCH_GT": ">", "BRANCH_EQ": "==",
+    "BRANCH_NEQ": "==",  # the other way round
 }  # fmt: skip
 _MODES = list(_COMPARE)  # as TreeEnsemble counts them
 _AGGREGATES = ["AVERAGE", "SUM", "MIN", "MAX"]
 _TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
 _MAX_DEPTH = 256
+# Trees that are worth a group of their own: threads share groups where there are few rows.
+_GROUP = 256
 
 
 @dataclasses.dataclass
@@ -40,7 +39,7 @@ class Forest:
     missing_true: np.ndarray
     mode: str
     roots: np.ndarray
-    depth: int
+    leaf: np.ndarray
     places: dict[tuple[int, int], int]  # (tree, node) -> position
 
     @classmethod
@@ -70,26 +69,8 @@ class Forest:
         tracks = a["missing_value_tracks_true"]
         missing = np.array(tracks if tracks else [0] * len(ids), bool)
         mode = next(iter(kinds), "BRANCH_LEQ")
-        depth = _depth(roots, true, false, leaf)
-        thresholds = _floats(np.where(leaf, 0, a["values"]))
-        features = np.where(leaf, 0, a["featureids"])
-        return cls(features, thresholds, true, false, missing, mode, roots, depth, places)
-
-    def leaves(self, g: Graph, x: Any) -> Any:
-        """Where every row ends in every tree: [rows, trees]."""
-        table = lambda values: g.constant(values, "int64")
-        rows = g.shape(x)[0]
-        at = g.emit(op.broadcast_to(table(self.roots), [rows, len(self.roots)]))
-        features, true, false = table(self.features), table(self.true), table(self.false)
-        thresholds, tracks = g.constant(self.thresholds), self.missing_true.any()
-        for _ in range(self.depth):
-            value = g.emit(op.gather_elements(x, g.emit(op.take(features, at, axis=0)), axis=1))
-            yes = g.emit(_COMPARE[self.mode](value, g.emit(op.take(thresholds, at, axis=0))))
-            if tracks:
-                missing = g.emit(op.take(g.constant(self.missing_true), at, axis=0))
-                yes = g.emit(op.logical_or(yes, op.logical_and(op.isnan(value), missing)))
-            at = g.emit(op.where(yes, op.take(true, at, axis=0), op.take(false, at, axis=0)))
-        return at
+        thresholds, features = _floats(a["values"]), np.asarray(a["featureids"])
+        return cls(features, thresholds, true, false, missing, mode, roots, leaf, places)
 
     @classmethod
     def of_splits(cls, a: dict[str, Any], leaves: int, roots: list[int]) -> Forest:
@@ -116,44 +97,131 @@ class Forest:
             raise InvalidModel("its roots are no nodes")
         padded = lambda values, dtype: np.concatenate([values, np.zeros(leaves)]).astype(dtype)
         missing = a["missing_value_tracks_true"] or np.zeros(n)
-        leaf, tops = np.arange(n + leaves) >= n, np.array(roots)
-        depth = _depth(tops, true, false, leaf)
         return cls(
             padded(features, np.int64), padded(splits, splits.dtype), true, false, padded(missing, bool),
-            _MODES[kinds[0]], tops, depth, {},
+            _MODES[kinds[0]], np.array(roots), np.arange(n + leaves) >= n, {},
         )  # fmt: skip
 
-    def weights(self, trees: list, nodes: list, columns: list, values: Any, n: int) -> np.ndarray:
-        """What each node adds to each column: [nodes, n]."""
-        table = np.zeros((len(self.features), n), np.float32)
-        for tree, node, column, value in zip(trees, nodes, columns, values, strict=True):
-            place = self.places.get((tree, node))
-            if place is None or not 0 <= column < n:
-                raise InvalidModel(f"there is no node {node} in tree {tree}, or no column {column}")
-            table[place, column] += np.float32(value)
-        return table
+    def weights(self, trees: list, nodes: list, columns: list, values: Any, n: int) -> Weights:
+        """What each node adds to each column."""
+        try:
+            places = np.array([self.places[key] for key in zip(trees, nodes, strict=True)], int)
+        except KeyError as e:
+            raise InvalidModel(f"there is no node {e}") from None
+        return Weights.of(places, columns, _floats(values), n)
 
-
-def _depth(roots: np.ndarray, true: np.ndarray, false: np.ndarray, leaf: np.ndarray) -> int:
-    level, depth = set(roots.tolist()), 0
-    while level := {int(c) for i in level if not leaf[i] for c in (true[i], false[i])}:
-        depth += 1
-        if depth > _MAX_DEPTH:
+    def in_order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Nodes tree by tree, level by level, the two that follow one side by side: where each one stands
+        here, its first follower there (a leaf: itself), its tree; and how many levels each tree has."""
+        level, tree = self.roots, np.arange(len(self.roots))
+        nodes, owners, followers, count = [], [], [], 0
+        depths = np.zeros(len(self.roots), np.int64)
+        for depth in range(_MAX_DEPTH + 1):
+            inner = ~self.leaf[level]
+            after = count + len(level) + 2 * (np.cumsum(inner) - 1)
+            nodes.append(level)
+            owners.append(tree)
+            followers.append(np.where(inner, after, count + np.arange(len(level))))
+            depths[tree] = depth
+            count += len(level)
+            if not inner.any():
+                break
+            if count > 4 * len(self.features):
+                raise UnsupportedModel("its trees share many nodes")
+            at, tree = level[inner], np.repeat(tree[inner], 2)
+            level = np.stack([self.false[at], self.true[at]], 1).reshape(-1)
+        else:
             raise UnsupportedModel(f"its trees are deeper than {_MAX_DEPTH} levels")
-    return depth
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        place = np.empty(count, np.int64)
+        place[order] = np.arange(count)
+        follower = place[np.concatenate(followers)[order]]
+        return np.concatenate(nodes)[order], follower, owner[order], depths
 
 
-def _sums(g: Graph, forest: Forest, x: Any, table: np.ndarray, aggregate: str = "SUM") -> Any:
+@dataclasses.dataclass
+class Weights:
+    """What nodes add to columns, as a list."""
+
+    places: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    count: int  # of columns
+
+    @classmethod
+    def of(cls, places: np.ndarray, columns: Any, values: np.ndarray, count: int) -> Weights:
+        columns = np.asarray(columns, int)
+        if not len(places) == len(columns) == len(values):
+            raise InvalidModel("its lists of weights differ in length")
+        if not ((columns >= 0) & (columns < count)).all():
+            raise InvalidModel("a weight has no column")
+        return cls(places, columns, values, count)
+
+    def full(self, nodes: int, trees: int) -> tuple[np.ndarray, np.ndarray]:
+        """[nodes, columns], and the first column of each tree."""
+        table = np.zeros((nodes, self.count), self.values.dtype)
+        np.add.at(table, (self.places, self.columns), self.values)
+        return table, np.zeros(trees, int)
+
+    def by_tree(self, nodes: int, owner: np.ndarray, trees: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same; trees that have one column each (those of boosting) have one weight a node."""
+        first = np.full(trees, self.count)
+        last = np.zeros(trees, int)
+        np.minimum.at(first, owner[self.places], self.columns)
+        np.maximum.at(last, owner[self.places], self.columns)
+        if (last > first).any():
+            return self.full(nodes, trees)
+        table = np.zeros((nodes, 1), self.values.dtype)
+        np.add.at(table[:, 0], self.places, self.values)
+        return table, np.where(first == self.count, 0, first)
+
+
+def _sums(g: Graph, forest: Forest, x: Any, weights: Weights, aggregate: str = "SUM") -> Any:
     """The ensemble's answer before base values: [rows, columns]."""
-    each = g.emit(op.take(g.constant(table), forest.leaves(g, x), axis=0))
-    if aggregate in ("SUM", "AVERAGE"):
-        total = g.emit(op.sum(each, axis=[1]))
-        if aggregate == "SUM":
-            return total
-        return g.emit(op.divide(total, g.scalar(len(forest.roots), total)))
-    if aggregate not in ("MIN", "MAX"):
+    if aggregate not in _AGGREGATES:
         raise InvalidModel(f"aggregate_function '{aggregate}' is unknown")
-    return g.emit((op.min if aggregate == "MIN" else op.max)(each, axis=[1]))
+    if forest.mode == "BRANCH_NEQ":  # that nothing equals NaN leads it there as well
+        missing = np.zeros_like(forest.missing_true)
+        forest = dataclasses.replace(
+            forest, true=forest.false, false=forest.true, missing_true=missing
+        )
+    nodes, follower, owner, depths = forest.in_order()
+    leaf, trees = forest.leaf[nodes], len(forest.roots)
+    features = np.where(leaf, 0, forest.features[nodes])
+    available = g.shape(x)[1]
+    if features.min() < 0 or (isinstance(available, int) and features.max() >= available):
+        raise InvalidModel(f"there is no feature {features.max()}: its input has {available}")
+    missing = np.where(leaf, False, forest.missing_true[nodes])
+    splits = np.where(leaf, np.nan, forest.thresholds[nodes]).astype(forest.thresholds.dtype)
+    is_sum = aggregate in ("SUM", "AVERAGE")
+    if is_sum and len(np.unique(nodes)) == len(nodes):
+        tree_of = np.zeros(len(forest.features), int)
+        tree_of[nodes] = owner
+        table, first = weights.by_tree(len(forest.features), tree_of, trees)
+    else:
+        table, first = weights.full(len(forest.features), trees)
+    firsts = np.searchsorted(owner, np.arange(trees))
+    groups = max(1, trees // _GROUP) if is_sum else 1
+    total = g.emit(
+        op.rvm.tree_sums(
+            x,
+            g.constant(splits),
+            g.constant(np.stack([2 * features + missing, follower], 1), "int32"),
+            g.constant(np.stack([firsts, (depths + 1) // 2, first], 1), "int32"),
+            g.constant(np.where(leaf[:, None], table[nodes], 0).astype(table.dtype)),
+            columns=weights.count,
+            compare=_COMPARE[forest.mode],
+            combine="sum" if is_sum else aggregate.lower(),
+            missing=bool(missing.any()),
+            groups=groups,
+        )
+    )
+    total = op.sum(total, axis=[0]) if groups > 1 else op.squeeze(total, axis=[0])
+    total = g.emit(total)
+    if aggregate != "AVERAGE":
+        return total
+    return g.emit(op.divide(total, g.scalar(trees, total)))
 
 
 def _with_base(g: Graph, scores: Any, base: list[float] | None) -> Any:
@@ -188,8 +256,8 @@ def tree_ensemble_regressor(
         "featureids": nodes_featureids, "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,
         "missing_value_tracks_true": nodes_missing_value_tracks_true,
     })  # fmt: skip
-    table = forest.weights(target_treeids, target_nodeids, target_ids, target_weights, n_targets)
-    scores = _sums(g, forest, _matrix(g, x), table, aggregate_function)
+    weights = forest.weights(target_treeids, target_nodeids, target_ids, target_weights, n_targets)
+    scores = _sums(g, forest, _matrix(g, x), weights, aggregate_function)
     return _finished(g, _with_base(g, scores, base_values), post_transform)
 
 
@@ -227,17 +295,19 @@ def tree_ensemble(
         "falsenodeids": nodes_falsenodeids, "falseleafs": nodes_falseleafs,
         "missing_value_tracks_true": nodes_missing_value_tracks_true,
     }, len(leaf_targetids), tree_roots)  # fmt: skip
-    columns = np.array(leaf_targetids)
-    if len(leaf_weights) != len(columns) or not ((columns >= 0) & (columns < n_targets)).all():
-        raise InvalidModel("a leaf has no weight, or no column")
-    table = np.zeros((len(forest.features), n_targets), leaf_weights.dtype)
-    table[np.arange(len(columns)) + len(nodes_featureids), columns] = leaf_weights
+    places = np.arange(len(leaf_targetids)) + len(nodes_featureids)
+    weights = Weights.of(places, leaf_targetids, leaf_weights, n_targets)
     if g.dtype(x) != leaf_weights.dtype or g.dtype(x) != nodes_splits.dtype:
         raise InvalidModel("its splits, weights and input differ in type")
     if g.rank(x) != 2:
         raise UnsupportedModel("its input must be a matrix")
     aggregate = _named(_AGGREGATES, aggregate_function, "aggregate_function")
-    scores = _sums(g, forest, x, table, aggregate)
+    dtype = g.dtype(x)
+    if dtype == "float16":
+        x = g.emit(op.astype(x, "float32"))
+        forest.thresholds, weights.values = _floats(forest.thresholds), _floats(weights.values)
+    scores = _sums(g, forest, x, weights, aggregate)
+    scores = g.emit(op.astype(scores, dtype)) if dtype == "float16" else scores
     return _finished(g, scores, _named(_TRANSFORMS, post_transform, "post_transform"))
 
 
@@ -272,9 +342,9 @@ def tree_ensemble_classifier(
     })  # fmt: skip
     single = len(labels) == 2 and len(set(class_ids)) == 1
     columns, count = ([0] * len(class_ids), 1) if single else (class_ids, len(labels))
-    table = forest.weights(class_treeids, class_nodeids, columns, class_weights, count)
+    weights = forest.weights(class_treeids, class_nodeids, columns, class_weights, count)
     base = base_values[-1:] if single and base_values else base_values
-    scores = _with_base(g, _sums(g, forest, _matrix(g, x), table), base)
+    scores = _with_base(g, _sums(g, forest, _matrix(g, x), weights), base)
     if not single:
         best = g.emit(op.argmax(scores, axis=1, keepdims=False))
         return _labels(g, best, labels), _finished(g, scores, post_transform)
