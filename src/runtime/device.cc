@@ -29,6 +29,10 @@ class CpuDevice final : public DeviceApi {
     if (device_id > 0) blocks_[Index(device_id)].Remove(data);
     AlignedFree(data, num_bytes);
   }
+  bool Discard(int, void* data, size_t num_bytes) override {
+    DiscardPages(data, num_bytes);
+    return true;
+  }
   bool Owns(int device_id, const void* data, size_t num_bytes) const override {
     return device_id == 0 || blocks_[Index(device_id)].Contains(data, num_bytes);
   }

@@ -26,6 +26,9 @@ class DeviceApi {
   virtual void* Alloc(int device_id, size_t num_bytes, size_t alignment) = 0;
   // Takes effect when the work that was queued on `stream` before is done.
   virtual void Free(int device_id, void* data, size_t num_bytes, Stream stream) = 0;
+  // Gives the memory of a part of a block back that holds nothing; the addresses stay the block's
+  // and may be used again.  False: the device cannot.
+  virtual bool Discard(int, void*, size_t) { return false; }
   // One side is this device; the other is this device or the host.  Memory of the host is read
   // before Copy returns; it is written by the time Synchronize returns.
   virtual void Copy(int device_id, const void* from, void* to, size_t num_bytes, Stream stream) = 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size classes: eight steps per doubling, so a block wastes at most an eighth.  A request takes the
-// smallest cached block of at most twice its class; what the cache holds never exceeds what the
-// pool's users have used at once.
+// Size classes: eight steps per doubling, so a block wastes at most an eighth.  A small request
+// takes the smallest cached block of at most twice its class.  A large one takes a piece of a
+// region: what a call uses one after the other shares memory, so calls with the same sizes ask the
+// device for nothing.  When a request finds nothing, what is kept shrinks to what the pool's users
+// have used at once.
 #include "runtime/memory_pool.h"
 
 #include <algorithm>
@@ -13,6 +15,7 @@ namespace relaxvm::runtime {
 namespace {
 
 constexpr size_t kMinClass = 64;
+constexpr size_t kMinPieceBytes = size_t{1} << 18;  // classes from here on are whole pages
 constexpr int64_t kMinCacheBytes = int64_t{1} << 20;
 
 size_t ClassSize(size_t num_bytes) {
@@ -50,78 +53,101 @@ MemoryPool::~MemoryPool() {
 }
 
 MemoryBlock MemoryPool::Alloc(size_t num_bytes, size_t alignment) {
-  size_t size = ClassSize(std::max(num_bytes, alignment > kDefaultAlignment ? alignment : 0));
+  alignment = std::max(alignment, kDefaultAlignment);
+  const size_t size = ClassSize(std::max(num_bytes, alignment > kDefaultAlignment ? alignment : 0));
   if (num_bytes > (size_t{1} << 62)) {
     Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
          " bytes were asked for");
   }
   std::lock_guard<std::mutex> lock(mutex_);
   MemoryBlock block{nullptr, num_bytes, size};
-  if (alignment <= kDefaultAlignment) {
-    auto it = cache_.lower_bound(size);
-    if (it != cache_.end() && it->first <= 2 * size) {
-      block.data = it->second.back();
-      block.reserved_bytes = it->first;
-      it->second.pop_back();
-      cached_bytes_ -= static_cast<int64_t>(it->first);
-      if (it->second.empty()) cache_.erase(it);
-    }
-  }
+  if (alignment == kDefaultAlignment) block.data = TakeCached(&block.reserved_bytes);
   if (block.data == nullptr) {
-    int64_t wanted = static_cast<int64_t>(size);
-    if (limit_bytes_ > 0 && stats_.reserved_bytes + wanted > limit_bytes_) TrimLocked(0);
-    if (limit_bytes_ > 0 && stats_.reserved_bytes + wanted > limit_bytes_) {
+    const auto wanted = static_cast<int64_t>(size);
+    if (IsOverLimit(wanted)) TrimLocked(0);
+    if (IsOverLimit(wanted)) {
       Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
            " bytes were asked for, ", stats_.used_bytes, " are in use, the limit is ",
            limit_bytes_);
     }
     // What does not fit the work any more makes room before memory grows.
-    if (cached_bytes_ > 0)
-      TrimLocked(std::max(kMinCacheBytes, stats_.peak_used_bytes - stats_.used_bytes - wanted));
-    block.data = api_->Alloc(device_.device_id, size, std::max(alignment, kDefaultAlignment));
+    TrimLocked(std::max(kMinCacheBytes, stats_.peak_used_bytes - stats_.used_bytes - wanted));
+    block.data = AskDevice(size, alignment);
     if (block.data == nullptr) {
       TrimLocked(0);
-      block.data = api_->Alloc(device_.device_id, size, std::max(alignment, kDefaultAlignment));
+      block.data = AskDevice(size, alignment);
     }
     if (block.data == nullptr) {
       Fail(ErrorKind::kRuntimeError, "out of memory on ", DeviceName(device_), ": ", num_bytes,
            " bytes were asked for, ", stats_.used_bytes, " are in use");
     }
     stats_.num_device_allocs += 1;
-    stats_.reserved_bytes += wanted;
-    stats_.peak_reserved_bytes = std::max(stats_.peak_reserved_bytes, stats_.reserved_bytes);
   }
+  stats_.peak_reserved_bytes = std::max(stats_.peak_reserved_bytes, ReservedBytes());
   stats_.num_allocs += 1;
   stats_.used_bytes += static_cast<int64_t>(num_bytes);
   stats_.peak_used_bytes = std::max(stats_.peak_used_bytes, stats_.used_bytes);
   return block;
 }
 
+void* MemoryPool::TakeCached(size_t* size) {
+  if (IsPiece(*size)) return IsOverLimit(regions_.Missing(*size)) ? nullptr : regions_.Take(*size);
+  auto it = cache_.lower_bound(*size);
+  if (it == cache_.end() || it->first > 2 * *size) return nullptr;
+  void* data = it->second.back();
+  *size = it->first;
+  it->second.pop_back();
+  cached_bytes_ -= static_cast<int64_t>(it->first);
+  if (it->second.empty()) cache_.erase(it);
+  return data;
+}
+
+void* MemoryPool::AskDevice(size_t size, size_t alignment) {
+  if (IsPiece(size)) return regions_.Grow(size, alignment);
+  void* data = api_->Alloc(device_.device_id, size, alignment);
+  if (data != nullptr) block_bytes_ += static_cast<int64_t>(size);
+  return data;
+}
+
 void MemoryPool::Free(const MemoryBlock& block) {
   std::lock_guard<std::mutex> lock(mutex_);
   stats_.used_bytes -= static_cast<int64_t>(block.num_bytes);
+  if (IsPiece(block.reserved_bytes)) {
+    regions_.Free(block.data);
+    return;
+  }
   if (kind_ == AllocatorKind::kPooled) {
     cache_[block.reserved_bytes].push_back(block.data);
     cached_bytes_ += static_cast<int64_t>(block.reserved_bytes);
     return;
   }
-  stats_.reserved_bytes -= static_cast<int64_t>(block.reserved_bytes);
+  block_bytes_ -= static_cast<int64_t>(block.reserved_bytes);
   api_->Free(device_.device_id, block.data, block.reserved_bytes, nullptr);
 }
 
+bool MemoryPool::IsPiece(size_t size) const {
+  return kind_ == AllocatorKind::kPooled && size >= kMinPieceBytes;
+}
+
+bool MemoryPool::IsOverLimit(int64_t more_bytes) const {
+  return limit_bytes_ > 0 && ReservedBytes() + more_bytes > limit_bytes_;
+}
+
+int64_t MemoryPool::ReservedBytes() const { return block_bytes_ + regions_.backed_bytes(); }
+
 int64_t MemoryPool::TrimLocked(int64_t keep_bytes) {
-  int64_t freed = 0;
-  while (cached_bytes_ > std::max<int64_t>(keep_bytes, 0)) {
+  const int64_t before = ReservedBytes();
+  regions_.Trim(std::max<int64_t>(keep_bytes - cached_bytes_, 0));
+  while (!cache_.empty() && CachedBytes() > keep_bytes) {
     auto it = std::prev(cache_.end());  // largest first
     size_t size = it->first;
     api_->Free(device_.device_id, it->second.back(), size, nullptr);
     it->second.pop_back();
     if (it->second.empty()) cache_.erase(it);
     cached_bytes_ -= static_cast<int64_t>(size);
-    stats_.reserved_bytes -= static_cast<int64_t>(size);
-    freed += static_cast<int64_t>(size);
+    block_bytes_ -= static_cast<int64_t>(size);
   }
-  return freed;
+  return before - ReservedBytes();
 }
 
 int64_t MemoryPool::Trim() {
@@ -136,13 +162,15 @@ void MemoryPool::SetLimit(int64_t limit_bytes) {
 
 MemoryStats MemoryPool::Stats() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return stats_;
+  MemoryStats stats = stats_;
+  stats.reserved_bytes = ReservedBytes();
+  return stats;
 }
 
 void MemoryPool::ResetPeak() {
   std::lock_guard<std::mutex> lock(mutex_);
   stats_.peak_used_bytes = stats_.used_bytes;
-  stats_.peak_reserved_bytes = stats_.reserved_bytes;
+  stats_.peak_reserved_bytes = ReservedBytes();
 }
 
 void TrimAllPools() {

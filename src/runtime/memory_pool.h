@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device for one VM: NAIVE asks the device each time, POOLED keeps freed blocks in
-// size classes.  Both count, both have a limit.  Thread-safe; kept alive by every block that is in
-// use.
+// Memory of one device for one VM: NAIVE asks the device each time, POOLED keeps freed blocks:
+// small ones in size classes, large ones as pieces of regions.  Both count, both have a limit.
+// Thread-safe; kept alive by every block that is in use.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/regions.h"
 
 namespace relaxvm::runtime {
 
@@ -56,7 +57,18 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
  private:
   MemoryPool(DLDevice device, AllocatorKind kind, int64_t limit_bytes)
-      : device_(device), api_(GetDeviceApi(device)), kind_(kind), limit_bytes_(limit_bytes) {}
+      : device_(device),
+        api_(GetDeviceApi(device)),
+        kind_(kind),
+        limit_bytes_(limit_bytes),
+        regions_(device, api_) {}
+  // Memory that was freed and is kept; null: there is none that fits.
+  void* TakeCached(size_t* size);
+  void* AskDevice(size_t size, size_t alignment);
+  bool IsPiece(size_t size) const;
+  bool IsOverLimit(int64_t more_bytes) const;
+  int64_t ReservedBytes() const;
+  int64_t CachedBytes() const { return cached_bytes_ + regions_.free_backed_bytes(); }
   int64_t TrimLocked(int64_t keep_bytes);
 
   const DLDevice device_;
@@ -64,9 +76,11 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   const AllocatorKind kind_;
   mutable std::mutex mutex_;  // guards all below
   int64_t limit_bytes_;
-  int64_t cached_bytes_ = 0;
+  // Small blocks.
+  int64_t block_bytes_ = 0, cached_bytes_ = 0;
   std::map<size_t, std::vector<void*>> cache_;  // size of the block -> blocks, latest last
-  MemoryStats stats_;
+  Regions regions_;
+  MemoryStats stats_;  // reserved_bytes is counted by what holds it
 };
 
 // Trims every pool of the process.

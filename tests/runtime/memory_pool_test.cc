@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -53,6 +54,72 @@ TEST(MemoryPool, ManyShapesKeepMemoryFlat) {
     most = std::max(most, pool->Stats().peak_used_bytes);
   }
   EXPECT_LT(pool->Stats().peak_reserved_bytes, 2 * most + (32 << 20));
+}
+
+// A call that uses `first` bytes, then `second` of them beside `kept`.
+void CallOnce(MemoryPool* pool, size_t first, size_t second, size_t kept) {
+  const MemoryBlock small = pool->Alloc(kept), before = pool->Alloc(first);
+  pool->Free(before);
+  const MemoryBlock large = pool->Alloc(second);
+  pool->Free(small);
+  pool->Free(large);
+}
+
+TEST(MemoryPool, CallsWithTheSameSizesAskTheDeviceForNothing) {
+  auto pool = MemoryPool::Create(kCpu, AllocatorKind::kPooled);
+  for (int call = 0; call < 3; ++call) CallOnce(pool.get(), 3 << 20, 12 << 20, 1 << 20);
+  const MemoryStats before = pool->Stats();
+  for (int call = 0; call < 5; ++call) CallOnce(pool.get(), 3 << 20, 12 << 20, 1 << 20);
+  EXPECT_EQ(pool->Stats().num_device_allocs, before.num_device_allocs);
+  EXPECT_LE(pool->Stats().reserved_bytes, 17 << 20);
+}
+
+TEST(MemoryPool, SizesOneAfterTheOtherShareMemory) {
+  auto pool = MemoryPool::Create(kCpu, AllocatorKind::kPooled);
+  for (int call = 0; call < 3; ++call) {
+    for (size_t size : {5 << 20, 1 << 20, 8 << 20, 2 << 20}) pool->Free(pool->Alloc(size));
+  }
+  EXPECT_EQ(pool->Stats().reserved_bytes, 8 << 20);
+  EXPECT_EQ(pool->Stats().num_device_allocs, 2);  // the first one, and the largest
+}
+
+TEST(MemoryPool, PiecesOfARegionAreApartAndJoinAgain) {
+  auto pool = MemoryPool::Create(kCpu, AllocatorKind::kPooled);
+  pool->Free(pool->Alloc(16 << 20));
+  std::mt19937 rng(2);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<MemoryBlock> blocks;
+    for (int i = 0; i < 8; ++i) {
+      blocks.push_back(pool->Alloc((256 << 10) + rng() % (1 << 20)));
+      std::memset(blocks.back().data, i, blocks.back().num_bytes);
+    }
+    std::shuffle(blocks.begin(), blocks.end(), rng);
+    for (const MemoryBlock& block : blocks) {
+      const auto* bytes = static_cast<const char*>(block.data);
+      EXPECT_EQ(bytes[0], bytes[block.num_bytes - 1]);
+      EXPECT_EQ(std::memcmp(bytes, bytes + 1, block.num_bytes - 1), 0);
+      pool->Free(block);
+    }
+  }
+  pool->Free(pool->Alloc(16 << 20));
+  EXPECT_EQ(pool->Stats().num_device_allocs, 1);
+  EXPECT_EQ(pool->Trim(), 16 << 20);
+}
+
+TEST(MemoryPool, WhatIsFreeBesideAPieceInUseGoesBack) {
+  auto pool = MemoryPool::Create(kCpu, AllocatorKind::kPooled);
+  pool->Free(pool->Alloc(16 << 20));
+  const MemoryBlock kept = pool->Alloc(1 << 20);
+  std::memset(kept.data, 7, kept.num_bytes);
+  EXPECT_EQ(pool->Trim(), 15 << 20);
+  EXPECT_EQ(pool->Stats().reserved_bytes, 1 << 20);
+  const MemoryBlock again = pool->Alloc(8 << 20);
+  std::memset(again.data, 1, again.num_bytes);
+  EXPECT_EQ(static_cast<char*>(kept.data)[kept.num_bytes - 1], 7);
+  EXPECT_EQ(pool->Stats().reserved_bytes, 9 << 20);
+  pool->Free(kept);
+  pool->Free(again);
+  EXPECT_EQ(pool->Trim(), 9 << 20);
 }
 
 TEST(MemoryPool, BlocksAreAlignedAndApart) {

@@ -66,11 +66,13 @@ void ReleasePages(void* data, size_t num_bytes) {
   if (data != nullptr) munmap(data, num_bytes);
 }
 
-FilePages::~FilePages() {
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes_.data());
-  const uintptr_t first = RoundUp(begin, 4096), last = (begin + bytes_.size()) / 4096 * 4096;
+void DiscardPages(void* data, size_t num_bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t first = RoundUp(begin, 4096), last = (begin + num_bytes) / 4096 * 4096;
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
+
+FilePages::~FilePages() { DiscardPages(const_cast<char*>(bytes_.data()), bytes_.size()); }
 
 namespace {
 
@@ -90,9 +92,7 @@ int DropCodePages(dl_phdr_info* info, size_t, void* code) {
     const ElfW(Phdr) & segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X) || (segment.p_flags & PF_W))
       continue;
-    const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
-    const uintptr_t first = RoundUp(begin, 4096), last = (begin + segment.p_filesz) / 4096 * 4096;
-    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    DiscardPages(reinterpret_cast<void*>(info->dlpi_addr + segment.p_vaddr), segment.p_filesz);
   }
   return 1;
 }

@@ -16,6 +16,8 @@ void AlignedFree(void* data, size_t num_bytes);
 // Address space whose pages are backed when first touched.  Null when the system refuses.
 void* ReservePages(size_t num_bytes);
 void ReleasePages(void* data, size_t num_bytes);
+// What lies in whole pages of the range is lost: they are backed anew when touched.
+void DiscardPages(void* data, size_t num_bytes);
 
 // A range of a mapped file that is read once: its pages leave memory at the end of the scope, and
 // are read again from the file if they must.
