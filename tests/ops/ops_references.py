@@ -17,6 +17,7 @@ from ops_references_boxes import (  # noqa: F401
     non_max_suppression,
 )
 from ops_references_grad import nll_loss_backward, pool_backward, take_backward  # noqa: F401
+from ops_references_quantized import quantized_lstm  # noqa: F401
 
 Array = np.ndarray
 Ints = Sequence[int]

@@ -14,9 +14,7 @@ using Gru = RecurrentAttrs;
 
 Type InferGru(TypeCtx& ctx, const Gru& a) {
   RecurrentTypes types = CheckRecurrent(ctx, a, 3, 1, kLengths);
-  if (CountActivations(a) != 2) {
-    ctx.Error(ErrorKind::kValueError, "activations must name 2, got '", a.activations, "'");
-  }
+  CheckActivations(ctx, a, 2);
   ctx.SameDtype(0, kBias);
   if (!types.AreKnown()) return RecurrentResult(ctx, types, 1);
   Dims rs = types.r->GetShape().value(), want{rs[0], rs[1], rs[4]};

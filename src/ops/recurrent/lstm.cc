@@ -14,9 +14,7 @@ using Lstm = RecurrentAttrs;
 
 Type InferLstm(TypeCtx& ctx, const Lstm& a) {
   RecurrentTypes types = CheckRecurrent(ctx, a, 4, 2, kLengths);
-  if (CountActivations(a) != 3) {
-    ctx.Error(ErrorKind::kValueError, "activations must name 3, got '", a.activations, "'");
-  }
+  CheckActivations(ctx, a, 3);
   if (ctx.Has(kPeepholes) && types.AreKnown()) {
     ctx.SameDtype(0, kPeepholes);
     auto have = ctx.Tensor(kPeepholes)->GetShape();

@@ -82,8 +82,21 @@ Stmt Loop(const ir::Var& var, const Expr& extent, tir::ForKind kind, Stmt body) 
 
 }  // namespace
 
-int64_t CountActivations(const RecurrentAttrs& a) {
-  return static_cast<int64_t>(Words(a.activations).size());
+void CheckActivations(const TypeCtx& ctx, const RecurrentAttrs& a, int64_t count) {
+  const std::vector<std::string> names = Words(a.activations);
+  for (const std::string& name : names) {
+    if (FindActivation(name) == nullptr) {
+      ctx.Error(ErrorKind::kValueError, "there is no activation '", name, "'");
+    }
+  }
+  if (a.direction != "forward" && a.direction != "reverse" && a.direction != "bidirectional") {
+    ctx.Error(ErrorKind::kValueError,
+              "direction must be 'forward', 'reverse' or 'bidirectional', got '", a.direction, "'");
+  }
+  if (static_cast<int64_t>(names.size()) != count) {
+    ctx.Error(ErrorKind::kValueError, "activations must name ", count, ", got '", a.activations,
+              "'");
+  }
 }
 
 Expr Activate(const RecurrentAttrs& a, size_t index, Expr x) {
@@ -103,15 +116,6 @@ RecurrentTypes CheckRecurrent(const TypeCtx& ctx, const RecurrentAttrs& a, int64
   if (ctx.Has(lengths)) {
     ctx.TensorOf(lengths, IsInteger, "a tensor of integers");
     ctx.CheckRank(lengths, 1);
-  }
-  for (const std::string& name : Words(a.activations)) {
-    if (FindActivation(name) == nullptr) {
-      ctx.Error(ErrorKind::kValueError, "there is no activation '", name, "'");
-    }
-  }
-  if (a.direction != "forward" && a.direction != "reverse" && a.direction != "bidirectional") {
-    ctx.Error(ErrorKind::kValueError,
-              "direction must be 'forward', 'reverse' or 'bidirectional', got '", a.direction, "'");
   }
   if (!types.AreKnown()) return types;
   auto xs = types.x->GetShape(), rs = types.r->GetShape(), hs = types.state->GetShape();

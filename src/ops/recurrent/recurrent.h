@@ -41,9 +41,11 @@ RecurrentTypes CheckRecurrent(const TypeCtx& ctx, const RecurrentAttrs& a, int64
                               size_t num_states, size_t lengths);
 Type RecurrentResult(TypeCtx& ctx, const RecurrentTypes& types, size_t num_states);
 
+// Checks the names of activations, the number of them, and the direction.
+void CheckActivations(const TypeCtx& ctx, const RecurrentAttrs& a, int64_t count);
+
 // The activation at `index` of the list, of `x`.
 Expr Activate(const RecurrentAttrs& a, size_t index, Expr x);
-int64_t CountActivations(const RecurrentAttrs& a);
 
 // The loop, seen by a cell's formulas.
 class Recurrence {

@@ -11,9 +11,7 @@ using Rnn = RecurrentAttrs;
 
 Type InferRnn(TypeCtx& ctx, const Rnn& a) {
   RecurrentTypes types = CheckRecurrent(ctx, a, 1, 1, kLengths);
-  if (CountActivations(a) != 1) {
-    ctx.Error(ErrorKind::kValueError, "activations must name 1, got '", a.activations, "'");
-  }
+  CheckActivations(ctx, a, 1);
   return RecurrentResult(ctx, types, 1);
 }
 

@@ -23,6 +23,14 @@ CASES = {
     "ends before the last step": (1, "bidirectional", "int8", False, ["b", "l"], {}),
     "peepholes": (3, "forward", "int8", False, ["b", "p"], {}),
     "clip": (2, "forward", "int8", False, ["b"], {"clip": 0.4}),
+    "activations of directions": (
+        2,
+        "bidirectional",
+        "int8",
+        True,
+        ["b", "h"],
+        {"activations": ["Sigmoid", "Tanh", "Tanh", "Sigmoid", "Relu", "Tanh"]},
+    ),
     "activations": (2, "forward", "int8", False, [], {"activations": ["Sigmoid", "Relu", "Tanh"]}),
 }
 

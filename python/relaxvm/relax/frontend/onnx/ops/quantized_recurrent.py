@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """DynamicQuantizeLSTM: an LSTM whose weights are bytes; input and state become bytes before each product.
 
-The input is quantized as a whole, the state of all sequences once a step.  The loop over time is a loop
-of the module: its products read a quarter of the memory that float weights take."""
+The input is quantized as a whole, the state of all sequences once a step.  Columns of both weights stand as
+the loop over time reads them: units in blocks of 16, all gates of a block side by side."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from relaxvm.relax import op
+import numpy as np
 
-from .. import byte_products, loops
+from relaxvm.relax import TupleGetItem, op
+
+from .. import byte_products
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
 from ..scalars import is_symbolic
-from ..values import Known, Value
 from .quantization import dynamic_quantize_linear
 
-_ACTIVATIONS = {"Sigmoid": op.sigmoid, "Tanh": op.tanh, "Relu": op.nn.relu}
+_ACTIVATIONS = {"Sigmoid", "Tanh", "Relu"}
 _USUAL = ["Sigmoid", "Tanh", "Tanh"]
 _GATES = 4  # input, output, forget, cell
-_NODES = 40  # of a step, about
+_WIDTH = 16
 
 
 @onnx_op("DynamicQuantizeLSTM", since=1, domain="com.microsoft")
@@ -54,7 +56,7 @@ def dynamic_quantize_lstm(
     if reverse is None:
         raise InvalidModel(f"direction is '{direction}'")
     names = activations or _USUAL * len(reverse)
-    unknown = sorted({name for name in names if name not in _ACTIVATIONS})
+    unknown = sorted(set(names) - _ACTIVATIONS)
     if unknown:
         raise UnsupportedModel(f"activations {', '.join(unknown)} are not supported")
     if len(names) != 3 * len(reverse):
@@ -68,126 +70,144 @@ def dynamic_quantize_lstm(
         steps = g.emit(op.reshape(g.emit(op.arange(0, length, 1, "int64")), [length, 1, 1]))
         longest = g.emit(op.max(g.emit(op.astype(lengths, "int64"))))
         x = g.emit(op.where(g.emit(op.less(steps, longest)), x, g.constant(0, "float32")))
-    weights = (w, r, w_scale, r_scale, w_zero, r_zero, bias, peepholes, initial_h, initial_c)
-    all_h, last_h, last_c = [], [], []
-    for d, backwards in enumerate(reverse):
-        parts = [None if v is None else _part(g, v, d) for v in weights]
-        chosen = [_ACTIVATIONS[name] for name in names[3 * d : 3 * d + 3]]
-        layer = _Direction(g, parts, chosen, clip, bool(input_forget), batch, hidden)
-        outputs = layer.run(x, length, lengths, bool(backwards))
-        for into, value, axis in zip((all_h, last_h, last_c), outputs, (1, 0, 0)):
-            into.append(g.emit(op.expand_dims(value, axis=[axis])))
-    join = lambda values, axis: (
-        values[0] if len(values) == 1 else g.emit(op.concat(values, axis=axis))
-    )
-    return join(all_h, 1), join(last_h, 0), join(last_c, 0)
+    inputs = (w, w_scale, w_zero, r, r_scale, r_zero, bias, peepholes, initial_h, initial_c)
+    chosen = [" ".join(names[3 * d : 3 * d + 3]) for d in range(len(reverse))]
+    # One loop makes both directions, unless they differ.
+    apart = len(set(chosen)) > 1
+    parts = []
+    for d in range(len(reverse) if apart else 1):
+        own = [None if v is None else _direction(g, v, d) for v in inputs] if apart else inputs
+        layer = _Layer(g, *own, directions=1 if apart else len(reverse), hidden=hidden)
+        way = ("forward", "reverse")[d] if apart else direction
+        parts.append(layer.run(x, lengths, chosen[d], clip, way, bool(input_forget)))
+    if not apart:
+        return tuple(parts[0])
+    join = lambda values, axis: g.emit(op.concat(list(values), axis=axis))
+    return tuple(join(v, axis) for v, axis in zip(zip(*parts, strict=True), (1, 0, 0), strict=True))
 
 
-def _part(g: Graph, value: Any, d: int) -> Any:
-    """What belongs to one direction."""
+def _direction(g: Graph, value: Any, d: int) -> Any:
     known = byte_products.known(value)
     if known is not None:
-        return g.constant(known[d], known.dtype)
-    cut = g.emit(op.strided_slice(value, axes=[0], begin=[d], end=[d + 1]))
-    return g.emit(op.squeeze(cut, axis=[0]))
+        return g.constant(known[d : d + 1], known.dtype)
+    return g.emit(op.strided_slice(value, axes=[0], begin=[d], end=[d + 1]))
 
 
-class _Direction:
-    """One direction of a layer."""
+def _known(value: Any, what: str) -> np.ndarray:
+    array = byte_products.known(value)
+    if array is None:
+        raise UnsupportedModel(f"its {what} must be constants")
+    return array
 
-    def __init__(self, g, parts, activations, clip, input_forget, batch, hidden) -> None:
-        self.g, self.batch, self.hidden = g, batch, hidden
-        self.w, self.r, self.w_scale, self.r_scale, self.w_zero, self.r_zero = parts[:6]
-        bias, peepholes, *states = parts[6:]
-        self.bias = None if bias is None else self._sum_of_halves(bias)
-        self.peepholes = None if peepholes is None else self._units(peepholes, 3)
-        zeros = lambda: g.emit(op.zeros([batch, hidden], "float32"))
-        self.states = [
-            zeros() if s is None else g.checked(g.emit(s), [batch, hidden]) for s in states
-        ]
-        self.activations, self.clip, self.input_forget = activations, clip, input_forget
 
-    def run(self, x: Any, length: Any, lengths: Any | None, reverse: bool) -> tuple:
-        """Every state, the last one, the last cell."""
+@dataclasses.dataclass
+class _Bytes:
+    """A weight [D, depth, 4 hidden] of signed bytes; scales and zero points [D, 1 or 4 hidden]."""
+
+    values: np.ndarray
+    scales: np.ndarray
+    zeros: np.ndarray
+
+    @classmethod
+    def of(cls, weight: Any, scale: Any, zero: Any) -> _Bytes:
+        values = _known(weight, "weights")
+        if values.dtype not in (np.int8, np.uint8) or values.ndim != 3:
+            raise UnsupportedModel("its weights are no bytes")
+        scales = _known(scale, "scales").reshape(len(values), -1)
+        zeros = np.zeros_like(scales) if zero is None else _known(zero, "zero points")
+        zeros = zeros.reshape(len(values), -1).astype(np.int32)
+        moved = 128 if values.dtype == np.uint8 else 0
+        if {scales.shape[1], zeros.shape[1]} - {1, values.shape[2]}:
+            raise InvalidModel("it has no scale or zero point for each column")
+        return cls((values.astype(np.int16) - moved).astype(np.int8), scales, zeros - moved)
+
+
+@dataclasses.dataclass
+class _Layer:
+    g: Graph
+    w: Any
+    w_scale: Any
+    w_zero: Any
+    r: Any
+    r_scale: Any
+    r_zero: Any
+    bias: Any | None
+    peepholes: Any | None
+    initial_h: Any | None
+    initial_c: Any | None
+    directions: int
+    hidden: int
+
+    def run(
+        self, x: Any, lengths: Any | None, names: str, clip: float, way: str, tied: bool
+    ) -> list:
+        """All states, the last one, the last cell; `tied`: the forget gate is 1 - the input gate."""
         g = self.g
-        gates = self._product(x, self.w, self.w_scale, self.w_zero)
-        if self.bias is not None:
-            gates = g.emit(op.add(gates, self.bias))
-        if reverse:
-            gates = self._reversed(gates, lengths)
-        ends = None
-        if lengths is not None:
-            ends = g.emit(op.expand_dims(g.emit(op.astype(lengths, "int64")), axis=[1]))
-
-        def step(number: Value, condition: Value, carried: list[Value]) -> tuple:
-            at = number.array.reshape(()).item()
-            h, c, *last = (g.as_expr(value, "state") for value in carried)
-            row = op.take(gates, g.as_expr(g.dims_value([at], (1,)), "step"), axis=0)
-            row = g.emit(op.squeeze(g.emit(row), axis=[0]))
-            new_h, new_c = self._cell(row, h, c)
-            if ends is not None:
-                # What has ended is 0 from then on, also for the range of the state.
-                inside = g.emit(op.less(g.as_expr(g.dims_value([at], (1, 1)), "step"), ends))
-                keep = lambda new, old: g.emit(op.where(inside, new, old))
-                last = [keep(new_h, last[0])]
-                new_h, new_c = keep(new_h, g.constant(0, "float32")), keep(new_c, c)
-            return condition, [g.to_value(v) for v in (new_h, new_c, *last)], [g.to_value(new_h)]
-
-        states = self.states if ends is None else [*self.states, self.states[0]]
-        values = [g.to_value(s) for s in states]
-        loop = loops.Loop(length, Known.constant(True, bool), values, step, _NODES)
-        (h, c, *last), gathered = loops.run(g, loop)
-        every = g.as_expr(loops.joined(g, gathered[0], 0), "states")
-        every = self._reversed(every, lengths) if reverse else every
-        return every, g.as_expr(last[0] if last else h, "state"), g.as_expr(c, "cell")
-
-    def _reversed(self, v: Any, lengths: Any | None) -> Any:
-        if lengths is None:
-            return self.g.emit(op.flip(v, axis=0))
-        return self.g.emit(op.reverse_sequence(v, lengths, seq_axis=0, batch_axis=1))
-
-    def _cell(self, row: Any, h: Any, c: Any) -> tuple:
-        g = self.g
-        f, g_, h_ = self.activations
-        rest = self._product(h, self.r, self.r_scale, self.r_zero)
-        sums = self._units(g.emit(op.add(row, rest)), _GATES)
-        i, o, forget, cell = (g.emit(s) for s in sums)
-        peep = lambda v, which, state: (
-            v
-            if self.peepholes is None
-            else g.emit(op.add(v, g.emit(op.multiply(self.peepholes[which], state))))
+        steps, batch = g.shape(x)[:2]
+        dims = [self.directions, batch, self.hidden]
+        state = lambda s: (
+            g.emit(op.zeros(dims, "float32")) if s is None else g.checked(g.emit(s), dims)
         )
-        gate = lambda v, act: g.emit(act(self._clipped(v)))
-        i = gate(peep(i, 0, c), f)
-        if self.input_forget:
-            forget = g.emit(op.subtract(g.constant(1, "float32"), i))
-        else:
-            forget = gate(peep(forget, 2, c), f)
-        added = g.emit(op.multiply(i, gate(cell, g_)))
-        c = g.emit(op.add(g.emit(op.multiply(forget, c)), added))
-        o = gate(peep(o, 1, c), f)
-        # The clip is that of the gates: the cell itself is not bounded.
-        return g.emit(op.multiply(o, g.emit(h_(c)))), c
+        rest = [] if lengths is None else [lengths]
+        if self.peepholes is not None:
+            if not rest:
+                full = g.as_expr(g.dims_value([steps], (1,)), "lengths")
+                rest = [g.emit(op.broadcast_to(full, [batch]))]
+            values = _known(self.peepholes, "peepholes").reshape(self.directions, 1, -1)
+            rest.append(g.constant(self.columns(values, 3)[:, :, 0]))
+        weights = self.words(_Bytes.of(self.r, self.r_scale, self.r_zero))
+        result = g.emit(
+            op.rvm.quantized_lstm(
+                self.projected(x), *[g.constant(v) for v in weights], state(self.initial_h),
+                state(self.initial_c), *rest, activations=names, clip=clip, direction=way,
+                input_forget=tied,
+            )
+        )  # fmt: skip
+        return [g.emit(TupleGetItem(result, i)) for i in range(3)]
 
-    def _clipped(self, v: Any) -> Any:
-        return self.g.emit(op.clip(v, -self.clip, self.clip)) if self.clip > 0 else v
+    @property
+    def blocks(self) -> int:
+        return -(-self.hidden // _WIDTH)
 
-    def _product(self, a: Any, weight: Any, w_scale: Any, w_zero: Any) -> Any:
-        g = self.g
-        small, scale, zero = dynamic_quantize_linear(g, a)
-        y = byte_products.matmul(g, g.emit(small), weight, zero, w_zero)
-        if y is None:
-            raise UnsupportedModel("its weights are no bytes with one zero point for each column")
-        scale = g.emit(op.multiply(scale, w_scale))
-        return g.emit(op.multiply(g.emit(op.astype(y, "float32")), scale))
+    def columns(self, values: np.ndarray, gates: int = _GATES) -> np.ndarray:
+        """[D, depth, gates * hidden] -> [D, blocks, depth, gates, width], zeros past the last unit."""
+        split = values.reshape(self.directions, values.shape[1], gates, self.hidden)
+        missing = self.blocks * _WIDTH - self.hidden
+        split = np.pad(split, [(0, 0), (0, 0), (0, 0), (0, missing)])
+        split = split.reshape(*split.shape[:3], self.blocks, _WIDTH)
+        return np.ascontiguousarray(split.transpose(0, 3, 1, 2, 4))
 
-    def _units(self, v: Any, count: int) -> list:
-        """The parts of the last axis, one for each gate."""
-        axis, n = self.g.rank(v) - 1, self.hidden
-        cut = lambda k: op.strided_slice(v, axes=[axis], begin=[k * n], end=[(k + 1) * n])
-        return [self.g.emit(cut(k)) for k in range(count)]
+    def each(self, values: np.ndarray) -> np.ndarray:
+        """One number for each column or for all of them: [D, blocks, gates, width]."""
+        wide = np.broadcast_to(values, (self.directions, _GATES * self.hidden))
+        return self.columns(wide[:, None])[:, :, 0]
 
-    def _sum_of_halves(self, bias: Any) -> Any:
-        n = _GATES * self.hidden
-        cut = lambda a, b: op.strided_slice(bias, axes=[0], begin=[a], end=[b])
-        return self.g.emit(op.add(self.g.emit(cut(0, n)), self.g.emit(cut(n, 2 * n))))
+    def projected(self, x: Any) -> Any:
+        """x w + bias for all steps: [T, B, D, blocks, gates, width]."""
+        g, weight = self.g, _Bytes.of(self.w, self.w_scale, self.w_zero)
+        small, scale, zero = dynamic_quantize_linear(g, x)
+        packed = self.columns(weight.values)
+        flat = packed.transpose(2, 0, 1, 3, 4).reshape(packed.shape[2], -1)
+        zeros = self.each(weight.zeros).reshape(-1)
+        w_zero = g.constant(zeros, "int32") if zeros.any() else None
+        y = byte_products.matmul(g, g.emit(small), g.constant(flat), zero, w_zero)
+        scale = g.emit(op.multiply(scale, g.constant(self.each(weight.scales).reshape(-1))))
+        y = g.emit(op.multiply(g.emit(op.astype(y, "float32")), scale))
+        if self.bias is not None:
+            halves = _known(self.bias, "biases").reshape(self.directions, 2, -1)
+            both = self.columns(halves.sum(1, keepdims=True))
+            y = g.emit(op.add(y, g.constant(both.reshape(-1))))
+        steps, batch = g.shape(x)[:2]
+        dims = [self.directions, self.blocks, _GATES, _WIDTH]
+        return g.emit(op.reshape(y, [steps, batch, *dims]))
+
+    def words(self, weight: _Bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What rvm.quantized_lstm reads: words, their sums, scales and zero points."""
+        packed = self.columns(weight.values)
+        sums = packed.sum(2, dtype=np.int32)
+        missing = self.blocks * _WIDTH - self.hidden
+        packed = np.pad(packed, [(0, 0), (0, 0), (0, missing), (0, 0), (0, 0)])
+        words = self.blocks * _WIDTH // 4
+        parts = packed.reshape(*packed.shape[:2], 4, words, _GATES, _WIDTH)
+        packed = np.ascontiguousarray(parts.transpose(0, 1, 3, 4, 5, 2)).view("<i4")[..., 0]
+        return packed, sums, self.each(weight.scales), self.each(weight.zeros)
