@@ -103,16 +103,16 @@ class QuantizedLoop {
     ffi::Map<ffi::String, ffi::Any> annotations;
     Expr work = batch_ * hidden_ * hidden_ * Expr(kGates);
     annotations.Set("parallel_if", ir::GreaterEqual(work, Expr(kWorthThreads)));
-    annotations.Set("in_steps", steps_ * Expr(2));
-    return Whole(tir::For(task, Expr(0), steps_ * Expr(2) * blocks_, tir::ForKind::kParallel, body,
-                          "", ir::DictAttrs(annotations)));
+    annotations.Set("in_steps", Expr(used_) * Expr(2));
+    return Whole(tir::For(task, Expr(0), Expr(used_) * Expr(2) * blocks_, tir::ForKind::kParallel,
+                          body, "", ir::DictAttrs(annotations)));
   }
 
   // Each direction is a task.
   Stmt Apart() {
     ir::Var direction("direction", Int(64));
     direction_ = direction;
-    Stmt steps = Each("step", steps_, [&](const Expr& step) {
+    Stmt steps = Each("step", used_, [&](const Expr& step) {
       return Sequence({Quantize(), Each("block", blocks_,
                                         [&](const Expr& block) { return Block(step, block); })});
     });
@@ -120,9 +120,35 @@ class QuantizedLoop {
   }
 
   Stmt Whole(const Stmt& steps) {
-    return Sequence({tir::AllocBuffer(h_), tir::AllocBuffer(last_), tir::AllocBuffer(c_),
-                     tir::AllocBuffer(q_), tir::AllocBuffer(q_sum_), tir::AllocBuffer(scale_),
-                     tir::AllocBuffer(zero_), Load(), steps, StoreLast()});
+    ffi::Array<Stmt> all;
+    for (const Buffer& b : {h_, last_, c_, q_, q_sum_, scale_, zero_})
+      all.push_back(tir::AllocBuffer(b));
+    if (HasLengths()) {  // no row goes on past the longest one
+      Buffer longest("longest", {Expr(1)}, Int(64), "local");
+      Expr at = longest.Load({Expr(0)});
+      all.push_back(tir::AllocBuffer(longest));
+      all.push_back(tir::BufferStore(longest, Expr(0), {Expr(0)}));
+      all.push_back(Each("row", batch_, [&](const Expr& row) {
+        Expr length = ir::Cast(Int(64), in_[kLengths].Load({row}));
+        return tir::BufferStore(longest, ir::Max(at, length), {Expr(0)});
+      }));
+      all.push_back(tir::Bind(used_, ir::Min(at, steps_)));
+    } else {
+      all.push_back(tir::Bind(used_, steps_));
+    }
+    for (const Stmt& part : {Load(), steps, StoreLast()}) all.push_back(part);
+    if (HasLengths()) all.push_back(ClearRest());
+    return Sequence(all);
+  }
+
+  // The results behind the last step that a row takes are 0.
+  Stmt ClearRest() {
+    return Each("step", steps_ - Expr(used_), [&](const Expr& step) {
+      return ForUnits([&](const Expr& row, const Expr& unit) {
+        Indices at{Expr(used_) + step, direction_, row, unit};
+        return tir::IfThenElse(ir::Less(unit, hidden_), tir::BufferStore(out_[0], F32(0), at));
+      });
+    });
   }
 
   Stmt ForUnits(const std::function<Stmt(const Expr& row, const Expr& unit)>& body) {
@@ -340,6 +366,7 @@ class QuantizedLoop {
   const std::vector<Buffer>& in_;
   const std::vector<Buffer>& out_;
   Expr steps_, directions_, batch_, hidden_, blocks_, words_, direction_;
+  ir::Var used_ = ir::Var("used", Int(64));  // the steps that rows take
   Buffer h_ = Rowwise("h", blocks_* Expr(kWidth), Float(32));
   Buffer last_ = Rowwise("last", blocks_* Expr(kWidth), Float(32));
   Buffer c_ = Rowwise("c", blocks_* Expr(kWidth), Float(32));

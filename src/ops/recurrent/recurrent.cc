@@ -222,11 +222,12 @@ Stmt Recurrence::OneTile(int num_rows) {
   Expr work = hidden_ * hidden_ * Expr(gates_ * num_rows);
   ffi::Map<ffi::String, ffi::Any> annotations;
   annotations.Set("parallel_if", ir::GreaterEqual(work, Expr(kStepWorthThreads)));
-  annotations.Set("in_steps", steps_ * Expr(num_phases));
-  parts.push_back(tir::For(task, Expr(0), steps_ * Expr(num_phases) * blocks_,
+  annotations.Set("in_steps", used_ * Expr(num_phases));
+  parts.push_back(tir::For(task, Expr(0), used_ * Expr(num_phases) * blocks_,
                            tir::ForKind::kParallel, Sequence(body), "",
                            ir::DictAttrs(annotations)));
   parts.push_back(StoreLast());
+  if (lengths_ >= 0) parts.push_back(ClearRest());
   return Sequence(parts);
 }
 
@@ -249,6 +250,15 @@ ffi::Array<Stmt> Recurrence::Begin(int num_rows, const Expr& first) {
   for (const Buffer& b : Scratch()) parts.push_back(tir::AllocBuffer(b));
   rows_.clear();
   for (int i = 0; i < num_rows; ++i) rows_.push_back({i, first + Expr(i), Expr(), Expr()});
+  used_ = steps_;
+  if (lengths_ >= 0) {  // no row goes on past the longest one
+    Expr longest(0);
+    for (const Row& row : rows_)
+      longest = ir::Max(longest, ir::Cast(Int(64), inputs_[lengths_].Load({row.batch})));
+    ir::Var used("used", Int(64));
+    parts.push_back(tir::Bind(used, ir::Min(longest, steps_)));
+    used_ = used;
+  }
   parts.push_back(Load());
   return parts;
 }
@@ -257,6 +267,7 @@ Stmt Recurrence::Rows(int num_rows, const Expr& first) {
   ffi::Array<Stmt> parts = Begin(num_rows, first);
   parts.push_back(Time());
   parts.push_back(StoreLast());
+  if (lengths_ >= 0) parts.push_back(ClearRest());
   return Sequence(parts);
 }
 
@@ -419,7 +430,7 @@ Stmt Recurrence::Time() {
     Expr group = step * Expr(static_cast<int64_t>(NumPhases())) + Expr(static_cast<int64_t>(phase));
     parts.push_back(ForBlocks(group, [&] { return BlockOf(phase); }));
   }
-  return Loop(step, steps_, tir::ForKind::kSerial, Sequence(parts));
+  return Loop(step, used_, tir::ForKind::kSerial, Sequence(parts));
 }
 
 Stmt Recurrence::Load() {
@@ -452,6 +463,22 @@ Stmt Recurrence::StoreStep() {
   });
 }
 
+// The results behind the last step that a row takes are 0.
+Stmt Recurrence::ClearRest() {
+  ir::Var step("step", Int(64));
+  Stmt clear = ForBlocks([&] {
+    return ForRows([&](const Row& row) {
+      return ForLanes([&](const Expr& lane) -> Stmt {
+        Expr unit = Unit(lane);
+        Stmt store = tir::BufferStore(outputs_[0], Number(outputs_[0].elem_dtype(), 0),
+                                      {used_ + Expr(step), direction_, row.batch, unit});
+        return tir::IfThenElse(ir::Less(unit, hidden_), store);
+      });
+    });
+  });
+  return Loop(step, steps_ - used_, tir::ForKind::kSerial, clear);
+}
+
 Stmt Recurrence::StoreLast() {
   return ForBlocks([&] {
     return ForRows([&](const Row& row) {
@@ -459,7 +486,7 @@ Stmt Recurrence::StoreLast() {
         ffi::Array<Stmt> stores;
         Expr unit = Unit(lane);
         for (size_t s = 0; s < num_states_; ++s) {
-          Expr last = ir::FloorMod(steps_, Expr(2));
+          Expr last = ir::FloorMod(used_, Expr(2));
           Expr value = ir::Cast(outputs_[1 + s].elem_dtype(),
                                 states_[s].Load({last, Expr(row.index), unit}));
           stores.push_back(tir::BufferStore(outputs_[1 + s], value, {direction_, row.batch, unit}));

@@ -109,6 +109,7 @@ class Recurrence {
   Stmt Load();
   Stmt StoreStep();
   Stmt StoreLast();
+  Stmt ClearRest();
   Stmt ForBlocks(const std::function<Stmt()>& body);
   Stmt ForBlocks(const Expr& group, const std::function<Stmt()>& body);
   Expr BackAndForth(const Expr& group, const Expr& i, const Expr& extent) const;
@@ -117,7 +118,8 @@ class Recurrence {
   size_t num_states_;
   int64_t lengths_;  // position of the lengths among the inputs; -1: there are none
   Expr steps_, batch_, hidden_, blocks_;
-  Expr now_;  // 0 or 1: which half of a state's buffer is read
+  Expr used_;  // the steps that the rows of a tile take
+  Expr now_;   // 0 or 1: which half of a state's buffer is read
   int num_rows_ = 1;
   std::vector<Row> rows_;
   std::vector<Buffer> states_;
