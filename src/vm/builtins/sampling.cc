@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choosing by probability, for the last step of language models.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+#include <random>
 
 #include "support/dtype.h"
 #include "vm/builtins/builtins.h"
@@ -68,7 +71,25 @@ double Number(const Args& args, int32_t i) {
   return *number;
 }
 
+uint64_t BitsOfSystem() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
 }  // namespace
+
+// SplitMix64 (Steele, Lea, Flood 2014) from a start that the system gives.
+void RandomSeed(Args args, ffi::Any* result) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15;
+  static std::atomic<uint64_t> state{BitsOfSystem()};
+  uint64_t z = state.fetch_add(kStep, std::memory_order_relaxed) + kStep;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  z ^= z >> 31;
+  ffi::Tensor seed = runtime::EmptyHostTensor({}, Int(64));
+  std::memcpy(seed.data_ptr(), &z, sizeof(z));
+  *result = std::move(seed);
+}
 
 // (prob[batch, size], u[batch, 1]) -> int64[batch, 1]
 void MultinomialFromUniform(Args args, ffi::Any* result) {

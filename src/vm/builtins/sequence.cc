@@ -267,5 +267,11 @@ void SequenceSplit(Args args, ffi::Any* result) {
   *result = Sequence(std::move(parts));
 }
 
+void OptionalHasElement(Args args, ffi::Any* result) {
+  ffi::Tensor answer = runtime::EmptyHostTensor({}, Bool());
+  *static_cast<uint8_t*>(answer.data_ptr()) = args[0].type_index == kTVMFFINone ? 0 : 1;
+  *result = std::move(answer);
+}
+
 }  // namespace builtins
 }  // namespace relaxvm::vm

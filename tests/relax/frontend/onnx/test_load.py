@@ -8,7 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, external_data_helper, helper
 
-from relaxvm.relax.frontend.onnx import DamagedModel, InvalidModel, UnsupportedModel
+from relaxvm.relax.frontend.onnx import (
+    DamagedModel,
+    InvalidModel,
+    UnsupportedModel,
+    from_onnx,
+)
 from relaxvm.relax.frontend.onnx.load import read_model
 
 ADD = "g (float[n] x) => (float[n] y) { y = Add(x, w) }"
@@ -80,9 +85,14 @@ def test_strings_are_unsupported(make_model):
         read_model(model).read_tensor(model.graph.initializer[0])
 
 
-def test_old_opsets_are_unsupported(make_model):
-    with pytest.raises(UnsupportedModel, match="opset 6; 7 and newer are supported"):
-        read_model(make_model(ADD, opset=6))
+def test_old_forms_of_operators_are_unsupported(make_model):
+    with pytest.raises(UnsupportedModel, match=r"Add \(opset 6\).*\n.*version_converter"):
+        from_onnx(make_model(ADD, opset=6))
+
+
+def test_old_models_of_operators_that_never_changed_are_imported(make_model):
+    text = "g (bool[n] x) => (bool[n] y) { y = Not(x) }"
+    assert "logical_not" in from_onnx(make_model(text, opset=1)).script()
 
 
 # ---- external data

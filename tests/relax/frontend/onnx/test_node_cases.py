@@ -20,7 +20,9 @@ def test_only_the_known_cases_do_not_pass(part: int) -> None:
     results = node_cases.run_all(names)
     assert len(results) == len(names)
     failing = {name for name, (state, _) in results.items() if state != "pass"}
-    known = set(node_cases.known()) & set(names)
+    states = node_cases.known()
+    known = set(states) & set(names)
+    failing |= {name for name in known if states[name] == "random"}
     worse = {name: results[name] for name in failing - known}
     assert not worse, worse
     assert failing == known, f"these pass now; take them off the list: {sorted(known - failing)}"

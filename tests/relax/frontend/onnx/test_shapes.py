@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's own shape arithmetic becomes expressions; no tensor is made for it."""
 
+import numpy as np
 import pytest
 
 TENSORS = ("shape_to_tensor", "tensor_to_shape", "shape_of", "take", "concat")
@@ -55,3 +56,18 @@ def test_a_needed_relation_is_checked_at_run_time(import_text):
 def test_no_check_where_names_are_equal(import_text):
     script = import_text("g (float[n] a, float[n] b) => (float[n] y) { y = Add(a, b) }")
     assert "match_cast" not in script
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("pads", [(-3, 4), (4, -3), (-1, 1)])
+def test_removed_elements_that_are_not_there_come_off_the_other_side(
+    size, known, pads, make_model, run_model_once
+):
+    n = size if known else "n"
+    text = f"g (float[{n}] x) => (float[m] y) {{ p = Constant<value_ints=[{pads[0]},{pads[1]}]>() y = Pad(x, p) }}"
+    x = np.arange(1, size + 1, dtype="f4")
+    total = max(size + sum(pads), 0)
+    want = [x[i - pads[0]] if 0 <= i - pads[0] < size else 0 for i in range(total)]
+    (y,) = run_model_once(make_model(text))({"x": x})
+    np.testing.assert_array_equal(y, np.float32(want))

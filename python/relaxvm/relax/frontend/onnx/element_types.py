@@ -65,8 +65,8 @@ def carried(array: np.ndarray, elem_type: int) -> np.ndarray:
     return array.astype(np.dtype(carrier(elem_type))) if elem_type in NARROW else array
 
 
-def converted(g: Any, x: Any, elem_type: int, saturate: bool = True) -> Any:
-    """`x` as a tensor of an ONNX element type."""
+def converted(g: Any, x: Any, elem_type: int, saturate: bool = True, round_mode: str = "up") -> Any:
+    """`x` as a tensor of an ONNX element type; `round_mode` is float8_e8m0's."""
     from relaxvm.relax import op
 
     x = g.emit(x)
@@ -78,20 +78,55 @@ def converted(g: Any, x: Any, elem_type: int, saturate: bool = True) -> Any:
         return op.astype(_low_bits(g, x, narrow), dtype)
     if have == dtype:
         return x
+    if dtype == "float8_e8m0fnu":
+        return op.astype(_power_of_two(g, x, saturate, round_mode), dtype)
     top = _FLOAT8_MAX.get(dtype)
     if top is None or not saturate:
         return op.astype(x, dtype)
-    wide = x if have == "float32" else op.astype(x, "float32")
-    return op.astype(_clamped(g, g.emit(wide), top), dtype)
+    return op.astype(_clamped(g, _float32(g, x), -top, top), dtype)
 
 
-def _clamped(g: Any, x: Any, top: float) -> Any:
-    """Bounded by `top` on both sides; NaN stays."""
+def _float32(g: Any, x: Any) -> Any:
     from relaxvm.relax import op
 
-    high, low = g.constant(top, "float32"), g.constant(-top, "float32")
-    x = op.where(op.greater(x, high), high, x)
-    return op.where(op.less(x, low), low, x)
+    return x if g.dtype(x) == "float32" else g.emit(op.astype(x, "float32"))
+
+
+def _clamped(g: Any, x: Any, low: float, high: float) -> Any:
+    """Bounded on both sides; NaN stays."""
+    from relaxvm.relax import op
+
+    least, most = g.constant(low, "float32"), g.constant(high, "float32")
+    x = op.where(op.greater(x, most), most, x)
+    return op.where(op.less(x, least), least, x)
+
+
+def _power_of_two(g: Any, x: Any, saturate: bool, round_mode: str) -> Any:
+    """What float8_e8m0 holds: 2^-127 to 2^127; out of range a value is bounded, or NaN."""
+    from relaxvm.relax import op
+
+    least, f = g.constant(2.0**-127, "float32"), g.constant
+    x = _float32(g, x)
+    if saturate:
+        x = _clamped(g, x, 2.0**-127, 2.0**127)
+    else:
+        x = op.where(op.less(x, least), f(np.nan, "float32"), x)
+    if round_mode == "nearest":
+        return x  # as the cast rounds
+    if round_mode not in ("up", "down"):
+        raise InvalidModel(f"round_mode is 'up', 'down' or 'nearest', not '{round_mode}'")
+    x = g.emit(x)
+    shape = g.shape(x)
+    bits = g.emit(op.memory.view(x, shape, "int32"))
+    if round_mode == "up":
+        bits = op.add(bits, f(0x7FFFFF, "int32"))
+    rounded = g.emit(op.bitwise_and(bits, f(0x7F800000, "int32")))
+    rounded = op.memory.view(rounded, shape, "float32")
+    # The least power has no exponent of its own among normal floats, and down from it is nothing.
+    small = op.less_equal(x, least)
+    if round_mode == "down":
+        small = op.less(x, f(2.0**-126, "float32"))
+    return op.where(op.isnan(x), x, op.where(small, least, g.emit(rounded)))
 
 
 def _low_bits(g: Any, x: Any, narrow: Narrow) -> Any:

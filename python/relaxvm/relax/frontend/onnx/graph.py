@@ -20,7 +20,7 @@ from .errors import InvalidModel, UnsupportedModel
 from .load import Model
 from .scalars import Scalars, is_symbolic
 from .symbolic import real_parts
-from .values import ItemSequence, Known, Sequence, Tensor, Value
+from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
 
 @dataclasses.dataclass
@@ -49,6 +49,7 @@ class Graph:
         self.dequantized: dict[str, Dequantized] = {}
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
+        self.is_pure = True  # no call with an effect was emitted
 
     # ---- about the node
 
@@ -103,6 +104,11 @@ class Graph:
         if isinstance(expr, (relax.Var, relax.Constant)):
             return expr
         return self.builder.emit(expr, hint or self.hint())
+
+    def emit_effect(self, name: str, *args: Any, ty: Any) -> Any:
+        """Calls a function of the VM that does not give the same each time."""
+        self.is_pure = False
+        return self.builder.emit(op.call_packed(name, *args, ty_args=[ty]), self.hint())
 
     def match_cast(self, expr: Any, shape: list) -> Any:
         """`expr` as a tensor of this shape, checked at run time."""
@@ -272,7 +278,8 @@ class Graph:
                 if not value.is_constant:
                     self._emitted_known.append(value)
             return value.expr
-        raise InvalidModel(f"input '{name}' must be a tensor, not a sequence")
+        kind = "an optional value" if isinstance(value, Maybe) else "a sequence"
+        raise InvalidModel(f"input '{name}' must be a tensor, not {kind}")
 
     def as_array(self, value: Value, name: str) -> np.ndarray:
         if isinstance(value, Known) and value.is_constant:
@@ -343,7 +350,7 @@ class Graph:
 
     def to_value(self, result: Any) -> Value:
         """What a rule returned, as a value of the graph."""
-        if isinstance(result, (Known, Tensor, Sequence, ItemSequence)):
+        if isinstance(result, (Known, Tensor, Sequence, ItemSequence, Maybe)):
             return result
         if isinstance(result, (np.ndarray, np.generic)):
             return Known.constant(result)

@@ -22,7 +22,7 @@ from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, read_model
 from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
-from .values import ItemSequence, Known, Sequence, Tensor, Value
+from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
 ops.load()
 
@@ -52,10 +52,17 @@ def from_onnx(
 
 
 @dataclasses.dataclass(frozen=True)
-class _ListType:
-    """Of an input that is a sequence of tensors."""
+class _ItemType:
+    """Of an input that is a sequence of tensors, or an optional value."""
 
     item: Any
+    is_list: bool
+    is_optional: bool = False
+
+    def value(self, var: Any) -> Value:
+        if self.is_optional:
+            return Maybe(var, self.item, self.is_list)
+        return ItemSequence(var, self.item)
 
 
 class _Importer:
@@ -79,8 +86,9 @@ class _Importer:
         if self.params:
             attrs["params"] = [relax.const(array).data for _, array in self.params]
         parameters = inputs + [var for var, _ in self.params]
-        with self.builder.function("main", parameters, attrs=attrs):
+        with self.builder.function("main", parameters, attrs=attrs) as scope:
             self._nodes(nodes, [o.name for o in self.graph.output])
+            scope.is_pure = self.g.is_pure
             outputs = self._outputs()
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
         module = self.builder.get()
@@ -118,21 +126,20 @@ class _Importer:
             if info.type.tensor_type.elem_type in NARROW:
                 self.g.narrow[info.name] = info.type.tensor_type.elem_type
             ty = self._input_type(info, place, shapes.get(info.name), dtype)
-            is_list = isinstance(ty, _ListType)
-            var = relax.Var(self._unique(info.name, "input"), relax.AnyType() if is_list else ty)
-            self.g.values[info.name] = ItemSequence(var, ty.item) if is_list else Tensor(var)
+            is_tensor = isinstance(ty, relax.TensorType)
+            var = relax.Var(self._unique(info.name, "input"), ty if is_tensor else relax.AnyType())
+            self.g.values[info.name] = Tensor(var) if is_tensor else ty.value(var)
             variables.append(var)
         return variables
 
     def _input_type(self, info: Any, place: str, shape: list | None, dtype: str | None) -> Any:
         kind = info.type.WhichOneof("value")
-        item = info.type.sequence_type.elem_type.tensor_type
-        if kind == "sequence_type" and item.elem_type:
-            rank = len(item.shape.dim) if item.HasField("shape") else -1
-            return _ListType(relax.TensorType(None, dtype_name(item.elem_type, place), ndim=rank))
+        if kind in ("sequence_type", "optional_type"):
+            return _item_type(info.type, place)
         if kind != "tensor_type":
             raise UnsupportedModel(
-                f"{place}: is a {kind or 'value without a type'}; only tensors are supported"
+                f"{place}: is a {kind or 'value without a type'}; tensors, sequences of tensors and"
+                " optional ones are supported"
             )
         tensor = info.type.tensor_type
         dtype = dtype or dtype_name(tensor.elem_type, place)
@@ -180,6 +187,10 @@ class _Importer:
             value = self.g.values.get(info.name)
             if value is None:
                 raise InvalidModel(f"{self.model.place}: no node makes the output '{info.name}'")
+            if isinstance(value, Maybe):
+                expr = op.null_value() if value.expr is None else value.expr
+                outputs.append(self.g.emit(expr, info.name))
+                continue
             if isinstance(value, (Sequence, ItemSequence)):
                 items = op.call_pure_packed(
                     "vm.builtin.sequence_to_array",
@@ -310,6 +321,19 @@ def dtype_name(elem_type: int, place: str) -> str:
         raise type(e)(f"{place}: {e}") from e
 
 
+def _item_type(ty: Any, place: str) -> _ItemType:
+    """Of a sequence of tensors, an optional tensor or an optional sequence."""
+    is_optional = ty.WhichOneof("value") == "optional_type"
+    inner = ty.optional_type.elem_type if is_optional else ty
+    is_list = inner.WhichOneof("value") == "sequence_type"
+    item = inner.sequence_type.elem_type.tensor_type if is_list else inner.tensor_type
+    if not item.elem_type:
+        raise UnsupportedModel(f"{place}: only sequences of tensors are supported")
+    rank = len(item.shape.dim) if item.HasField("shape") else -1
+    tensor = relax.TensorType(None, dtype_name(item.elem_type, place), ndim=rank)
+    return _ItemType(tensor, is_list, is_optional)
+
+
 def needed_nodes(graph: Any) -> list:
     """The nodes that an output of the graph depends on, in their order."""
     needed = {o.name for o in graph.output}
@@ -344,6 +368,8 @@ def outer_names(graph: Any) -> set[str]:
     return names
 
 
+# Older forms of some operators are not imported.
+COMPLETE_OPSET = 7
 # Definitions use other operators that are defined so in their turn.
 MAX_EXPANSIONS = 8
 
@@ -386,6 +412,8 @@ def check_supported(model: Model, nodes: list) -> None:
             for kind, names in sorted(missing.items())
         ]
         count = f"{len(missing)} operator{'s' if len(missing) > 1 else ''}"
+        if model.opsets[""] < COMPLETE_OPSET:
+            lines.append("onnx.version_converter makes newer models of old ones")
         raise UnsupportedModel(
             f"{model.place}: {count} of this model cannot be imported:\n" + "\n".join(lines)
         )

@@ -16,8 +16,6 @@ from onnx import numpy_helper
 
 from .errors import DamagedModel, InvalidModel, UnsupportedModel
 
-OLDEST_OPSET = 7
-
 
 class Model:
     """A parsed model and the folder that its external data may lie in."""
@@ -26,7 +24,7 @@ class Model:
         self.proto = proto
         self.folder = folder
         self.place = place  # what to call the model in a message
-        self.opsets = _opsets(proto, place)
+        self.opsets = _opsets(proto)
 
     def read_tensor(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The elements; external data is found, checked and read."""
@@ -101,17 +99,12 @@ def _checked(proto: onnx.ModelProto, folder: str | None, place: str) -> Model:
     return model
 
 
-def _opsets(proto: onnx.ModelProto, place: str) -> dict[str, int]:
+def _opsets(proto: onnx.ModelProto) -> dict[str, int]:
     opsets = {}
     for entry in proto.opset_import:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         opsets[domain] = max(entry.version, opsets.get(domain, 0))
-    version = opsets.setdefault("", 1 if not opsets else onnx.defs.onnx_opset_version())
-    if version < OLDEST_OPSET:
-        raise UnsupportedModel(
-            f"{place}: is written for opset {version}; {OLDEST_OPSET} and newer are supported."
-            " Convert it with onnx.version_converter"
-        )
+    opsets.setdefault("", 1 if not opsets else onnx.defs.onnx_opset_version())
     return opsets
 
 

@@ -30,6 +30,7 @@ from .subgraphs import Body, binding_block, cast_to, inside, joined_type, same_k
 from .values import (
     ItemSequence,
     Known,
+    Maybe,
     Sequence,
     Tensor,
     Value,
@@ -115,6 +116,8 @@ class Slot:
 
 
 def _first_slot(value: Value) -> Slot:
+    if isinstance(value, Maybe):
+        raise UnsupportedModel("carries an optional value")
     if isinstance(value, Known):
         return Slot(value)
     if isinstance(value, Tensor):
@@ -259,7 +262,7 @@ class _Emitter:
                 )
             )
         body = self._choice(relax.SeqExpr(self.body.blocks, again), done)
-        func = relax.Function([first, *captured, *params, *lists], body, result_type, True, {})
+        func = relax.Function([first, *captured, *params, *lists], body, result_type, g.is_pure, {})
         g.functions[self.var] = copy_with_new_vars(func)
         return self._results(self._first_call(sizes, captured, len(lists)), items)
 
@@ -268,7 +271,7 @@ class _Emitter:
     def _declare(self, params: list, done: Any, result_type: Any) -> None:
         """Gives the function its type, in variables of its own, before its body calls it."""
         stub = copy_with_new_vars(
-            relax.Function(params, relax.SeqExpr([], done), result_type, True, {})
+            relax.Function(params, relax.SeqExpr([], done), result_type, self.g.is_pure, {})
         )
         self.var = GlobalVar(str(self.var.name_hint), stub.ty)
 

@@ -16,7 +16,7 @@ from relaxvm import relax
 
 from .errors import InvalidModel, UnsupportedModel
 from .graph import Graph
-from .values import Known, Sequence, Tensor, Value
+from .values import Known, Maybe, Sequence, Tensor, Value
 
 
 @dataclasses.dataclass
@@ -97,6 +97,8 @@ def joined_outputs(g: Graph, bodies: list[Body]) -> list[list[Value]]:
         raise InvalidModel(f"its branches have {sorted(counts)} outputs")
     rows = [list(row) for row in zip(*(b.outputs for b in bodies))]
     for row in rows:
+        if any(isinstance(v, Maybe) for v in row):
+            raise UnsupportedModel("its branches make optional values")
         if any(isinstance(v, Sequence) for v in row) and not _same_length(row):
             raise UnsupportedModel("its branches make sequences of different lengths")
     return rows

@@ -69,7 +69,16 @@ class ItemSequence:
     item_type: Any  # a TensorType that holds every item, None when no item tells
 
 
-Value = Known | Tensor | Sequence | ItemSequence
+@dataclasses.dataclass(eq=False)
+class Maybe:
+    """A value of optional type: its element, or None while running."""
+
+    expr: Any  # None: surely without an element
+    item_type: Any  # a TensorType that holds the element, or the items of a sequence
+    is_sequence: bool = False
+
+
+Value = Known | Tensor | Sequence | ItemSequence | Maybe
 
 NUMBERS = (bool, int, float, Fraction, np.generic)
 

@@ -155,14 +155,14 @@ def where(g: Graph, condition: Expr, a: Expr, b: Expr) -> Expr:
 @onnx_op("Cast", since=6)
 def cast(g: Graph, x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up") -> Expr:
     g.set_output_type(0, to)
-    return converted(g, x, to, bool(saturate))
+    return converted(g, x, to, bool(saturate), round_mode)
 
 
 @onnx_op("CastLike", since=15)
 def cast_like(g: Graph, x: Expr, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Expr:
     elem_type = g.input_type(1)
     g.set_output_type(0, elem_type)
-    return converted(g, x, elem_type, bool(saturate))
+    return converted(g, x, elem_type, bool(saturate), round_mode)
 
 
 @onnx_op("BitCast", since=26)

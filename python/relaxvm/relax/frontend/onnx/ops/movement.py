@@ -8,7 +8,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant
-from ..registry import Array, Axes, Dims, Expr, Offsets, onnx_op
+from ..registry import Axes, Dims, Expr, Offsets, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, resolve, take_ranges
 from ..values import Known, Value
@@ -17,31 +17,6 @@ from ..values import Known, Value
 @onnx_op("Identity", since=1)
 def identity(x: Value) -> Value:
     return x
-
-
-@onnx_op("Dropout", since=7)
-def dropout(g: Graph, x: Expr, *, ratio: float = 0.5) -> tuple:
-    return x, _all_kept(g, x)
-
-
-@onnx_op("Dropout", since=12)
-def dropout_12(
-    g: Graph,
-    x: Expr,
-    ratio: Value | None = None,
-    training_mode: Array | None = None,
-    *,
-    seed: int = 0,
-) -> tuple:
-    if training_mode is not None and training_mode.item():
-        keeps_all = isinstance(ratio, Known) and ratio.is_constant and ratio.array.item() == 0
-        if not keeps_all:
-            raise UnsupportedModel("training_mode is not supported")
-    return x, _all_kept(g, x)
-
-
-def _all_kept(g, x):
-    return op.full(g.shape(x), g.constant(True), dtype="bool") if g.wants(1) else None
 
 
 @onnx_op("Reshape", since=5)
@@ -372,13 +347,20 @@ def _repeat_border(g, x, axis, before, after, mode):
 
 
 def _cut(g, x, before, after):
-    """Negative padding removes elements."""
+    """Negative padding removes elements; what an axis has not, it takes off the padding of the other side."""
     s, ranges, padding = g.scalars, {}, []
     for axis, size in enumerate(g.shape(x)):
         low, high = (s.maximum(s.sub(0, side[axis]), 0) for side in (before, after))
+        grown = [s.maximum(side[axis], 0) for side in (before, after)]
         if is_symbolic(low) or is_symbolic(high) or low or high:
-            ranges[axis] = Range(low, s.maximum(s.sub(size, high), low), 1)
-        padding.append([s.maximum(side[axis], 0) for side in (before, after)])
+            begin = s.minimum(low, size)
+            ranges[axis] = Range(begin, s.maximum(s.sub(size, high), begin), 1)
+            missing = [s.maximum(s.sub(cut, size), 0) for cut in (high, low)]
+            grown = [
+                s.maximum(s.sub(a, b), 0) if is_symbolic(a) or a else 0
+                for a, b in zip(grown, missing)
+            ]
+        padding.append(grown)
     x = g.emit(take_ranges(g, x, ranges)) if ranges else x
     return x, [p[0] for p in padding], [p[1] for p in padding]
 

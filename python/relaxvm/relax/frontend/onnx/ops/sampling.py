@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from relaxvm import te, tirx
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -84,50 +87,34 @@ def col2im(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
-    """Blocks added at their places: a transposed convolution whose kernels are single ones."""
-    import numpy as np
-
-    n = len(image_shape)
-    if n not in (1, 2, 3) or not all(isinstance(d, int) for d in [*image_shape, *block_shape]):
-        raise UnsupportedModel("works on 1 to 3 axes of known sizes")
+    """Blocks added at their places: each element is the sum of what lies over it."""
+    n, s = len(image_shape), g.scalars
+    if len(block_shape) != n or g.rank(x) != 3:
+        raise InvalidModel(f"{n} axes need a block of {n} axes and an input of 3 dimensions")
     dilations, strides = dilations or [1] * n, strides or [1] * n
     pads = pads or [0] * 2 * n
     batch, rows, _ = g.shape(x)
-    elements = int(np.prod(block_shape))
-    if not isinstance(rows, int):
-        raise UnsupportedModel("its number of channels is unknown")
-    channels = rows // elements
-    reach = [(k - 1) * d + 1 for k, d in zip(block_shape, dilations)]
-    steps = window_counts(g.scalars, image_shape, block_shape, strides, dilations, pads)
-    extra = [
-        size + pads[i] + pads[i + n] - reach[i] - (steps[i] - 1) * strides[i]
-        for i, size in enumerate(image_shape)
-    ]
-    kernel = np.eye(elements, dtype=g.dtype(x)).reshape(elements, 1, *block_shape)
-    kernel = np.tile(kernel, (channels, 1, *[1] * n))
-    x = g.emit(op.reshape(x, [batch, rows, *steps]))
-    # Rows past the last block get nothing: they are padding of the whole image.
-    full = getattr(op.nn, f"conv{n}d_transpose")(
-        x,
-        g.constant(kernel),
-        strides=strides,
-        padding=[0] * 2 * n,
-        output_padding=[0] * n,
-        dilation=dilations,
-        groups=channels,
-        data_layout={1: "NCW", 2: "NCHW", 3: "NCDHW"}[n],
-        kernel_layout={1: "IOW", 2: "IOHW", 3: "IODHW"}[n],
-    )
-    widths = [0, 0, 0, 0]
-    for e in extra:
-        widths += [0, e]
-    full = op.nn.pad(full, pad_width=widths, pad_value=0.0) if any(extra) else full
-    if not any(pads):
-        return full
-    ends = [pads[i] + size for i, size in enumerate(image_shape)]
-    return op.strided_slice(
-        g.emit(full), axes=list(range(2, 2 + n)), begin=list(pads[:n]), end=ends
-    )
+    channels = s.floordiv(rows, g.product(block_shape))
+    counts = window_counts(s, image_shape, block_shape, strides, dilations, pads)
+    x = g.emit(op.reshape(x, [batch, channels, *block_shape, *counts]))
+
+    def gathered(x: Any) -> Any:
+        taps = [te.reduce_axis((0, size), "tap") for size in block_shape]
+
+        def element(*index: Any) -> Any:
+            inside: list[Any] = []
+            places = []
+            for i, at in enumerate(index[2:]):
+                offset = at + pads[i] - taps[i] * dilations[i]
+                places.append(offset // strides[i])
+                inside += [offset >= 0, offset % strides[i] < 1, places[i] < counts[i]]
+            value = x(*index[:2], *(tap.var for tap in taps), *places)
+            zero = tirx.const(0, x.dtype)
+            return te.sum(tirx.if_then_else(tirx.all(*inside), value, zero), axis=taps)
+
+        return te.compute([batch, channels, *image_shape], element, name="col2im")
+
+    return g.builder.call_te(gathered, x, primfunc_name_hint="col2im")
 
 
 @onnx_op("RoiAlign", since=10)

@@ -14,7 +14,16 @@ from ..graph import Graph
 from ..registry import Expr, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, take_ranges
-from ..values import ItemSequence, Known, Sequence, Tensor, Value, item_type_of, joined_item_type
+from ..values import (
+    ItemSequence,
+    Known,
+    Maybe,
+    Sequence,
+    Tensor,
+    Value,
+    item_type_of,
+    joined_item_type,
+)
 from .movement import concat
 
 
@@ -165,19 +174,30 @@ def _part_sizes(g: Graph, split: Value | None, size: int) -> list[int]:
 
 
 @onnx_op("Optional", since=15)
-def optional(x: Value | None = None, *, type: object | None = None) -> Value | None:
+def optional(x: Value | None = None, *, type: object | None = None) -> Value:
     """A value that is there stands for itself."""
-    if x is None:
-        raise UnsupportedModel("an optional value without an element is not supported")
-    return x
+    return Maybe(None, None) if x is None else x
 
 
 @onnx_op("OptionalHasElement", since=15)
-def optional_has_element(g: Graph, x: Value | None = None) -> Known:
-    return Known.constant(x is not None, bool)
+def optional_has_element(g: Graph, x: Value | None = None) -> Value:
+    if not isinstance(x, Maybe) or x.expr is None:
+        return Known.constant(x is not None and not isinstance(x, Maybe), bool)
+    ty = relax.TensorType((), "bool")
+    return Tensor(g.emit(call_pure_packed("vm.builtin.optional_has_element", x.expr, ty_args=[ty])))
 
 
 @onnx_op("OptionalGetElement", since=15)
-def optional_get_element(x: Value) -> Value:
-    """A value that is there stands for itself: inputs of optional type are refused."""
-    return x
+def optional_get_element(g: Graph, x: Value) -> Value:
+    """The element; while running it is an error when there is none."""
+    if not isinstance(x, Maybe):
+        return x
+    if x.expr is None:
+        raise InvalidModel("the optional value has no element")
+    if x.is_sequence:
+        return ItemSequence(x.expr, x.item_type)
+    if x.item_type.ndim < 0:
+        raise UnsupportedModel("the element has an unknown number of dimensions")
+    dims = [g.dimensions.fresh("item") for _ in range(x.item_type.ndim)]
+    ty = relax.TensorType(dims, x.item_type.dtype)
+    return Tensor(g.builder.match_cast(x.expr, ty, g.hint()))
