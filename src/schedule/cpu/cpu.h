@@ -77,6 +77,10 @@ void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* s
 // Absent when it has another form.  `past_caches`: results are written past the caches.
 std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
                                      arith::Analyzer* analyzer);
+// An elementwise stage that puts a few runs of memory side by side element by element, or takes
+// them apart.  Absent when it has another form.
+std::optional<RowForm> EmitInterleave(const Stage& flat, const Machine& machine,
+                                      arith::Analyzer* analyzer);
 
 // The stages [at, at + num_stages) when they are attention: softmax(q k^T) v.
 struct AttentionForm {

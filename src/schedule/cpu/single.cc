@@ -39,6 +39,8 @@ class SingleStage {
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (const auto parts = InParts(flat, context_->machine)) return EmitParts(*parts, WorkOf(flat));
     if (flat.spatial.empty()) return EmitNest(flat, context_->machine, &context_->analyzer);
+    if (const auto moved = EmitInterleave(flat, context_->machine, &context_->analyzer))
+      return OverRows(moved->rows, moved->body, moved->work);
     if (auto turned =
             EmitTranspose(flat, /*past_caches=*/false, context_->machine, &context_->analyzer)) {
       const Stmt plain = OverRows(turned->rows, turned->body, turned->work);

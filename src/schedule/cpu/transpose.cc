@@ -14,12 +14,12 @@
 #include <algorithm>
 
 #include "schedule/cpu/cpu.h"
+#include "schedule/cpu/loads.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
 
 using tir::BufferLoad;
-using tir::BufferLoadObj;
 using tir::BufferStore;
 using tir::For;
 using tir::ForKind;
@@ -36,37 +36,6 @@ struct BlockShape {
 constexpr BlockShape kPlain = {256, 256, kPrefetch}, kNear = {128, 256, kPrefetchNear};
 constexpr int64_t kNearBytes = 32 << 10;
 constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
-
-// Loads that `value` always makes; false in `all` when it may leave out some of those on `guarded`.
-class LoadCollector : public tir::StmtVisitor {
- public:
-  std::vector<BufferLoad> always, sometimes;
-  void VisitBufferLoad(const BufferLoadObj* load) override {
-    (depth_ == 0 ? always : sometimes).push_back(ffi::GetRef<BufferLoad>(load));
-    tir::StmtVisitor::VisitBufferLoad(load);
-  }
-  void VisitIntrin(const ir::IntrinObj* e) override {
-    const bool guards = e->intrin == ir::Intrin::kIfThenElse;
-    depth_ += guards;
-    tir::StmtVisitor::VisitIntrin(e);
-    depth_ -= guards;
-  }
-
- private:
-  int depth_ = 0;
-};
-
-// Replaces given loads.
-class LoadReplacer : public tir::StmtMutator {
- public:
-  std::vector<std::pair<const ffi::Object*, Expr>> values;
-  Expr MutateBufferLoad(const BufferLoad& load) override {
-    for (const auto& [from, to] : values) {
-      if (load.get() == from) return to;
-    }
-    return tir::StmtMutator::MutateBufferLoad(load);
-  }
-};
 
 class TransposeEmitter {
  public:
