@@ -51,6 +51,24 @@ def deep_forest(depth: int, trees: int) -> dict:
     }
 
 
+# Five vectors over three features.
+VECTORS = [0.5, -1.0, 0.25, 1.0, 0.0, -0.5, -0.75, 0.5, 1.5, 0.1, 0.2, -0.3, -1.0, 1.0, 0.0]
+
+
+def machine(kind: str, **changes) -> dict:
+    return {
+        "kernel_type": kind,
+        "kernel_params": [0.3, 0.5, 3.0],
+        "support_vectors": VECTORS,
+    } | changes
+
+
+def regression(kind: str, **changes) -> dict:
+    return machine(
+        kind, coefficients=[0.5, -1.0, 0.75, 0.25, -0.3], n_supports=5, rho=[0.1], **changes
+    )
+
+
 LINEAR = [0.5, -1.0, 2.0, 1.0, 0.25, -0.5, 0.0, 1.0, -1.0]
 CASES = {
     # name: (operator, attributes, number of outputs, opset of the domain)
@@ -74,6 +92,18 @@ CASES = {
         "LinearClassifier",
         {"coefficients": LINEAR[:6], "intercepts": [0.1, 0.2], "classlabels_ints": [0, 1],
          "post_transform": "LOGISTIC"}, 2, 1),
+    "vector machine linear": ("SVMRegressor", regression("LINEAR"), 1, 1),
+    "vector machine poly": ("SVMRegressor", regression("POLY"), 1, 1),
+    "vector machine rbf": ("SVMRegressor", regression("RBF"), 1, 1),
+    "vector machine sigmoid": ("SVMRegressor", regression("SIGMOID"), 1, 1),
+    "vector machine one class": ("SVMRegressor", regression("RBF", one_class=1), 1, 1),
+    "vector machine without vectors": (
+        "SVMRegressor", {"coefficients": [0.5, -1.0, 2.0], "rho": [0.25], "kernel_type": "LINEAR",
+                         "kernel_params": [0.0, 0.0, 0.0]}, 1, 1),
+    "vector classifier": (
+        "SVMClassifier",
+        machine("RBF", coefficients=[0.5, -1.0, 0.75, 0.25, -0.3, 1.0, 0.5, -0.6, -0.8, 0.9], rho=[0.1, -0.2, 0.05],
+                vectors_per_class=[2, 1, 2], classlabels_ints=[4, 2, 9]), 2, 1),
     "tree regressor": ("TreeEnsembleRegressor", {**leaves("target", [0, 1, 2, 0, 1, 2], WEIGHTS), "n_targets": 3}, 1, 3),
     # Scheduling once copied the whole way down for each of the four reads of a place.
     "tree regressor deep": ("TreeEnsembleRegressor", deep_forest(8, 3), 1, 3),
@@ -135,6 +165,51 @@ def test_agrees(name, run_model_once):
         for have, want in zip(ours({"x": x}), peer.run(None, {"x": x}), strict=True):
             assert have.shape == want.shape and have.dtype == want.dtype
             np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+def small_model(kind: str, outputs: list[str], attributes: dict):
+    node = helper.make_node(kind, ["x"], outputs, domain="ai.onnx.ml", **attributes)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs[1:]]
+    values.insert(0, helper.make_tensor_value_info(outputs[0], TensorProto.INT64, None))
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph([node], "g", [x], values)
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
+def two_classes(**changes) -> dict:
+    return machine("LINEAR", coefficients=[0.5, -1.0, 0.75, 0.25, -0.3], rho=[0.1], vectors_per_class=[3, 2],
+                   classlabels_ints=[7, 3], prob_a=[-1.5], prob_b=[0.2]) | changes  # fmt: skip
+
+
+def test_probabilities_of_two_classes_are_those_of_their_decision(run_model_once):
+    # ONNX Runtime couples the pair by iterations that end 0.0025 around this.
+    a = two_classes()
+    x = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    label, probability = run_model_once(small_model("SVMClassifier", ["y", "z"], a))({"x": x})
+    decision = x @ np.reshape(VECTORS, (5, 3)).T @ a["coefficients"] + 0.1
+    first = 1 / (1 + np.exp(-1.5 * decision + 0.2))
+    np.testing.assert_allclose(probability, np.stack([first, 1 - first], 1), rtol=1e-5)
+    np.testing.assert_array_equal(label, np.where(first >= 0.5, 7, 3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prob_a": [], "prob_b": []}, "two classes without probabilities are not supported"),
+        ({"vectors_per_class": []}, "without support vectors is not supported"),
+        ({"vectors_per_class": [3, 1]}, "its coefficients do not belong to its vectors"),
+        ({"support_vectors": VECTORS[:10]}, "its vectors have 2 features, its input has 3"),
+        ({"kernel_type": "OTHER"}, "kernel_type 'OTHER' is unknown"),
+    ],
+)
+def test_wrong_vector_machines_are_refused(changes, message, run_model_once):
+    from relaxvm.inference import InvalidGraph
+    from relaxvm.inference import NotImplemented as Refused
+
+    attributes = {k: v for k, v in two_classes(**changes).items() if v != []}
+    with pytest.raises((InvalidGraph, Refused), match=message):
+        run_model_once(small_model("SVMClassifier", ["y", "z"], attributes))
 
 
 def forest_of_splits(kind: type, **changes) -> dict:
