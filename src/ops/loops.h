@@ -25,13 +25,21 @@ inline Stmt LoopNest(const Dims& dims, const std::function<Stmt(const Indices&)>
   return nest;
 }
 
-// body(i) for every element of `dims`: one loop, whose iterations are independent and split over
-// threads from two times `kWorkPerThread` steps of `work` an iteration on.
+// for n in [0, extent): body, of independent rounds, which are split over threads where `work`
+// steps a round make enough for two.
+inline Stmt ParallelLines(const ir::Var& n, const Expr& extent, const Expr& work,
+                          const Stmt& body) {
+  constexpr int64_t kWorkPerThread = 4096;
+  ir::DictAttrs annotations;
+  annotations.Set("parallel_if", ir::GreaterEqual(extent * work, Expr(2 * kWorkPerThread)));
+  return tir::For(n, Expr(0), extent, tir::ForKind::kParallel, body, "", annotations);
+}
+
+// body(i) for every element of `dims`, as lines of one element.
 inline Stmt ParallelNest(const Dims& dims, const Expr& work,
                          const std::function<Stmt(const Indices&)>& body,
                          const std::string& prefix = "l") {
   if (dims.empty()) return body({});
-  constexpr int64_t kWorkPerThread = 4096;
   ffi::Array<Stmt> one;
   ir::Var number("line", Int(64));
   Indices i;
@@ -43,11 +51,7 @@ inline Stmt ParallelNest(const Dims& dims, const Expr& work,
     i.insert(i.begin(), at);
   }
   one.push_back(body(i));
-  const Expr total = ProductOf(dims);
-  ir::DictAttrs annotations;
-  annotations.Set("parallel_if", ir::GreaterEqual(total * work, Expr(2 * kWorkPerThread)));
-  return tir::For(number, Expr(0), total, tir::ForKind::kParallel, tir::SeqStmt::Flatten(one), "",
-                  annotations);
+  return ParallelLines(number, ProductOf(dims), work, tir::SeqStmt::Flatten(one));
 }
 
 inline Stmt Sequence(ffi::Array<Stmt> seq) { return tir::SeqStmt::Flatten(std::move(seq)); }

@@ -98,7 +98,14 @@ def _dtype_names() -> list[str]:
     lanes = ("", "x2", "x4", "x8", "x16", "x32", "x64")
     bases = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
     bases += ["float16", "float32", "float64", "bfloat16"]
-    small = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn"]
+    small = [
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn",
+    ]
     return [b + n for b in [*bases, "bool"] for n in lanes] + small
 
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits: one byte in memory, float32 in registers.  Values too large become the format's
-// infinity, or its NaN where it has none; rounding is to nearest even.
+// infinity, or its NaN where it has none; rounding is to nearest even.  e8m0 is the exponent alone:
+// powers of two from 2^-127 on, rounded to the nearest, up from the middle; everything that is not
+// positive and finite is its NaN.
 #include <cmath>
 #include <cstring>
 
@@ -38,16 +40,40 @@ const Format* FormatOf(DLDataType t) {
 
 float PowerOfTwo(int exponent) { return std::ldexp(1.0F, exponent); }
 
+bool IsExponent(DLDataType t) { return t.code == kDLFloat8_e8m0fnu; }
+constexpr uint32_t kExponentNaN = 0xff;
+constexpr uint32_t kLeastNormal = 0x00800000;  // of float32
+
+// Of e8m0, from and to 32 bits.
+Value* ExponentToFloat(llvm::IRBuilder<>& b, Value* w) {
+  auto number = [&](uint32_t x) { return llvm::ConstantInt::get(w->getType(), x); };
+  Value* bits = b.CreateShl(w, number(23));
+  // 2^-127 has no place among the normal values.
+  bits = b.CreateSelect(b.CreateICmpEQ(w, number(0)), number(kLeastNormal / 2), bits);
+  bits = b.CreateSelect(b.CreateICmpEQ(w, number(kExponentNaN)), number(0x7fc00000), bits);
+  return b.CreateBitCast(bits, LikeShape(w->getType(), b.getFloatTy()));
+}
+
+Value* FloatToExponent(llvm::IRBuilder<>& b, Value* bits) {
+  auto number = [&](uint32_t x) { return llvm::ConstantInt::get(bits->getType(), x); };
+  Value* tiny = b.CreateICmpULT(bits, number(kLeastNormal));
+  Value* half = b.CreateSelect(tiny, number(kLeastNormal / 4), number(kLeastNormal / 2));
+  Value* code = b.CreateLShr(b.CreateAdd(bits, half), number(23));
+  Value* valid = b.CreateICmpULT(b.CreateSub(bits, number(1)), number(0x7f7fffff));
+  return b.CreateSelect(valid, code, number(kExponentNaN));
+}
+
 }  // namespace
 
-bool IsFloat8(DLDataType t) { return t.bits == 8 && FormatOf(t) != nullptr; }
+bool IsFloat8(DLDataType t) { return t.bits == 8 && (IsExponent(t) || FormatOf(t) != nullptr); }
 
 Value* ValueOps::Float8ToFloat(Value* code, DLDataType t) {
-  const Format& f = *FormatOf(t);
   llvm::Type* wide = LikeShape(code->getType(), b_.getInt32Ty());
+  Value* w = b_.CreateZExt(code, wide);
+  if (IsExponent(t)) return ExponentToFloat(b_, w);
+  const Format& f = *FormatOf(t);
   llvm::Type* type = LikeShape(wide, b_.getFloatTy());
   auto number = [&](uint32_t x) { return llvm::ConstantInt::get(wide, x); };
-  Value* w = b_.CreateZExt(code, wide);
   Value* magnitude = b_.CreateAnd(w, number(0x7f));
   // Exponent and mantissa in the places of a float32; the product sets the bias right, below the
   // least normal value too.
@@ -71,11 +97,14 @@ Value* ValueOps::Float8ToFloat(Value* code, DLDataType t) {
 }
 
 Value* ValueOps::FloatToFloat8(Value* v, DLDataType t) {
-  const Format& f = *FormatOf(t);
   llvm::Type* wide = LikeShape(v->getType(), b_.getInt32Ty());
+  Value* bits = b_.CreateBitCast(v, wide);
+  if (IsExponent(t)) {
+    return b_.CreateTrunc(FloatToExponent(b_, bits), LikeShape(wide, b_.getInt8Ty()));
+  }
+  const Format& f = *FormatOf(t);
   auto number = [&](uint32_t x) { return llvm::ConstantInt::get(wide, x); };
   const auto cut = static_cast<uint32_t>(23 - f.mantissa);
-  Value* bits = b_.CreateBitCast(v, wide);
   Value* magnitude = b_.CreateAnd(bits, number(0x7fffffff));
   Value* odd = b_.CreateAnd(b_.CreateLShr(magnitude, number(cut)), number(1));
   const uint32_t rebase = static_cast<uint32_t>(f.bias - 127) << 23;

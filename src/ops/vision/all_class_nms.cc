@@ -104,7 +104,7 @@ class PickBody {
                          tir::AllocBuffer(spare), count.Alloc(), k.Alloc(), overlaps.Alloc(),
                          count.Set(Expr(0)), SortLine(score, boxes, order, spare, true), scan,
                          tir::BufferStore(outs[1], count.Get(), {image, kind})});
-    return ForEachLine(line, scores.shape()[0] * classes, boxes * boxes, all);
+    return ParallelLines(line, scores.shape()[0] * classes, boxes * boxes, all);
   }
 
  private:

@@ -5,9 +5,6 @@
 namespace relaxvm::ops {
 namespace {
 
-// Elements that are worth a thread of their own.
-constexpr int64_t kWorkPerThread = 4096;
-
 struct Side {
   Expr low, high;
 };
@@ -27,12 +24,6 @@ Expr OverlapOf(const Corners& a, const Corners& b) {
   Expr joint = (ax.high - ax.low) * (ay.high - ay.low) + (bx.high - bx.low) * (by.high - by.low);
   joint = joint - shared;
   return ir::IfThenElse(ir::Greater(joint, zero), ir::Div(shared, joint), zero);
-}
-
-Stmt ForEachLine(const ir::Var& n, const Expr& extent, const Expr& elements, const Stmt& body) {
-  ir::DictAttrs annotations;
-  annotations.Set("parallel_if", ir::GreaterEqual(extent * elements, Expr(2 * kWorkPerThread)));
-  return tir::For(n, Expr(0), extent, tir::ForKind::kParallel, body, "", annotations);
 }
 
 Stmt Search(const Cell& index, const Expr& limit, const Cell& found, const Stmt& body) {

@@ -14,9 +14,6 @@ using Corners = std::function<Expr(int64_t k)>;
 // Shared area by joint area of two rectangles; 0 when both are empty.
 Expr OverlapOf(const Corners& a, const Corners& b);
 
-// for n in [0, extent), split over threads where `elements` per round are worth it
-Stmt ForEachLine(const ir::Var& n, const Expr& extent, const Expr& elements, const Stmt& body);
-
 // while (index < limit and not found): body, where body may set `found` to 1
 Stmt Search(const Cell& index, const Expr& limit, const Cell& found, const Stmt& body);
 

@@ -94,7 +94,7 @@ Tensors ComputeValidCounts(const ComputeArgs& in, const ValidCounts& a) {
     Stmt all = Sequence({count.Alloc(), count.Set(Expr(0)), FillRows(outs[1], line),
                          FillRows(outs[2], line), scan,
                          tir::BufferStore(outs[0], Int32(count.Get()), {line})});
-    return ForEachLine(line, data.shape()[0], data.shape()[1] * data.shape()[2], all);
+    return ParallelLines(line, data.shape()[0], data.shape()[1] * data.shape()[2], all);
   };
   return tir::Opaque({{"valid_count", in.OutShape(0), Int(32)},
                       {"valid_rows", in.OutShape(1), in.OutDtype(1)},
@@ -177,7 +177,7 @@ class SuppressionBody {
                            SortLine(score, given, order_, spare_, true),
                            a_.soft() ? PickDecaying() : PickInOrder(),
                            Write(outs)};
-    return ForEachLine(line_, data_.shape()[0], rows * rows, Sequence(steps));
+    return ParallelLines(line_, data_.shape()[0], rows * rows, Sequence(steps));
   }
 
  private:

@@ -6,20 +6,15 @@
 #include <unordered_set>
 #include <utility>
 
+#include "analysis/reads.h"
 #include "passes/canonical/bind.h"
 
 namespace relaxvm::passes {
 namespace {
 
+using analysis::VarsIn;
 using ir::Expr;
 using ir::Var;
-
-class VarsIn : public ir::Visitor {
- public:
-  std::vector<const ir::VarObj*> found;
-  void VisitVar(const ir::VarObj* v) override { found.push_back(v); }
-  void VisitOther(const ir::ExprObj*) override {}
-};
 
 bool IsStaticShape(const Expr& e) {
   auto* shape = e.as<ir::ShapeExprObj>();

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "analysis/reads.h"
 #include "ops/op_def.h"
 #include "passes/canonical/bind.h"
 #include "passes/fuse/composite.h"
@@ -17,15 +18,9 @@
 namespace relaxvm::passes {
 namespace {
 
+using analysis::VarsIn;
 using ir::Expr;
 using ir::Var;
-
-class VarsIn : public ir::Visitor {
- public:
-  std::vector<const ir::VarObj*> found;
-  void VisitVar(const ir::VarObj* v) override { found.push_back(v); }
-  void VisitOther(const ir::ExprObj*) override {}
-};
 
 std::vector<const ir::VarObj*> ReadBy(const ir::Binding& b) {
   VarsIn vars;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "analysis/calls.h"
+#include "analysis/reads.h"
 #include "ir/block_builder.h"
 #include "ir/visitor.h"
 #include "passes/canonical/bind.h"
@@ -19,18 +20,12 @@
 namespace relaxvm::passes {
 namespace {
 
+using analysis::VarsIn;
 using ir::Expr;
 using ir::Var;
 
 constexpr const char* kSuffix = "transform_params";
 using Objects = std::unordered_set<const ffi::Object*>;
-
-class VarsIn : public ir::Visitor {
- public:
-  std::vector<const ir::VarObj*> found;
-  void VisitVar(const ir::VarObj* v) override { found.push_back(v); }
-  void VisitOther(const ir::ExprObj*) override {}
-};
 
 bool IsStop(const Expr& value) {
   return analysis::CallsOp(value, "relax.builtin.stop_lift_params");

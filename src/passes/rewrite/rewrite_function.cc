@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/calls.h"
+#include "analysis/reads.h"
 #include "ir/visitor.h"
 #include "ops/op_def.h"
 #include "passes/canonical/sweep.h"
@@ -18,19 +19,13 @@ namespace {
 using analysis::PatternKind;
 using analysis::PatternMatcher;
 using analysis::PatternObj;
+using analysis::VarsIn;
 using analysis::VarValues;
 using ir::Expr;
 using ir::Var;
 
 // Rules that feed each other for longer than this are taken for rules that never end.
 constexpr int kMaxRounds = 200;
-
-class VarsIn : public ir::Visitor {
- public:
-  std::vector<const ffi::Object*> found;
-  void VisitVar(const ir::VarObj* v) override { found.push_back(v); }
-  void VisitOther(const ir::ExprObj*) override {}
-};
 
 class Rewriter {
  public:
