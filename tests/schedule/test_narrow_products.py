@@ -128,3 +128,12 @@ def test_groups_follow_the_machine(target, pairs):
         ).script()
     assert ("fast_bfloat16_pairs" in text["bfloat16"]) == pairs
     assert ("T.bitwise_and" in text["uint8"]) == pairs
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(2100, 4200), (1031, 8213)])
+def test_one_row_with_a_right_side_past_the_caches(depth, columns):
+    x, w = random("float32", 1, depth), random("float32", depth, columns)
+    mod, args = product(x, w, constant=False)
+    vm = relax.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+    got = vm["main"](*(relaxvm.runtime.tensor(a) for a in args)).numpy()
+    np.testing.assert_allclose(got, x @ w, rtol=1e-4, atol=1e-3)

@@ -74,12 +74,22 @@ class ContractionEmitter {
       vectors = kVectorsSideBySide;
     } else if (ir::IsIntValue(c_.row.extent, 1) && columns.has_value()) {
       // One row has no second chain per column: more columns hide the latency.
-      vectors = std::min<int64_t>(machine_.num_vectors >= 32 ? 12 : 6,
-                                  (columns.value() + lanes_ - 1) / lanes_);
+      vectors = std::min<int64_t>(MostOfOneRow(), (columns.value() + lanes_ - 1) / lanes_);
     }
     width_ = std::max<int64_t>(vectors, 1) * lanes_;
     full_panels_ = analyzer_->Simplify(ir::FloorDiv(c_.vector.extent, width_));
     panels_ = analyzer_->Simplify(ir::CeilDiv(c_.vector.extent, width_));
+  }
+
+  // Rows of B that lie apart are read in longer runs where they come from memory.
+  int64_t MostOfOneRow() const {
+    if (machine_.num_vectors < 32) return 6;
+    const auto* load = c_.LoadOf(c_.b);
+    auto b = LinearOffset::Of(load->indices[0], c_.AllAxes());
+    if (c_.stage.reduce.size() != 1 || c_.group > 1 || !ir::IsIntValue(b->Coeff(c_.vector.var), 1))
+      return 12;
+    const int64_t bytes = BytesOfB(c_.stage.reduce.back().extent);
+    return bytes > std::max(machine_.l2_bytes, machine_.l3_bytes) ? 24 : 12;
   }
 
   // A copy of B that lets one instruction do the work of several pays from a few rows on.
