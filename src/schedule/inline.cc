@@ -158,6 +158,7 @@ int CostOf(const Expr& e) {
         case ir::Intrin::kIfThenElse:
         case ir::Intrin::kLikely:
         case ir::Intrin::kReinterpret: cost += 1; break;
+        case ir::Intrin::kFma: cost += 2; break;
         default: cost += 20; break;  // polynomials, square roots
       }
     } else if (node.as<BufferLoadObj>()) {

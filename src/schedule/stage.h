@@ -30,6 +30,8 @@ enum class Combine : uint8_t { kNone, kSum, kProd, kMin, kMax, kAnd, kOr };
 
 // kNone:  out[indices] = value                                for all spatial axes
 // else:   out[indices] = combine of `value` over the reduce axes, starting from `identity`
+struct Spread;
+
 struct Stage {
   std::string name;
   std::vector<Axis> spatial;
@@ -46,6 +48,8 @@ struct Stage {
   // Of a reduction: an elementwise stage over the reduced axis, whose element is stored right
   // before it is read.
   std::shared_ptr<const Stage> before;
+  // Of a sum without spatial axes: a second sum that is made in the same reading.
+  std::shared_ptr<const Spread> spread;
   // A load of memory that is needed soon, as a function of the one axis that the stage walks along;
   // `ahead_quarters` elements come for each four points, one after the other.
   Expr ahead;
@@ -67,6 +71,13 @@ struct Stage {
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }
+};
+
+// The sum of the squares of the distances between the values of another sum and `centre`, which is
+// read when that sum has been stored; `sum` says where it goes.
+struct Spread {
+  Stage sum;
+  Expr centre;
 };
 
 struct Program {

@@ -88,6 +88,13 @@ Expr Normalised(const Expr& x, const Expr& mean, const Expr& variance, double ep
   return (x - mean) * ir::Div(Number(variance.dtype(), 1), deviation);  // one division a line
 }
 
+// y * gamma + beta, rounded once where the machine can; `at` is an index into both.
+Expr Affine(const Expr& y, const ComputeArgs& in, const Indices& at, bool scale, bool center) {
+  if (scale && center) return ir::CallIntrin(Intrin::kFma, {y, Widen(in[1](at)), Widen(in[2](at))});
+  if (scale) return y * Widen(in[1](at));
+  return center ? y + Widen(in[2](at)) : y;
+}
+
 Type InferLayerNorm(TypeCtx& ctx, const Ints& given) {
   TensorType x = ctx.Float(0);
   if (x->IsUnknownRank()) return ctx.Like(x);
@@ -104,9 +111,7 @@ Tensors ComputeLayerNorm(const ComputeArgs& in, const LayerNorm& a) {
   auto formula = [&](const Indices& i) {
     Indices kept = reduced.Kept(i);
     Expr y = Normalised(Widen(x(i)), m.mean(kept), m.variance(kept), a.epsilon);
-    if (a.scale) y = y * Widen(in[1](Pick(i, axes)));
-    if (a.center) y = y + Widen(in[2](Pick(i, axes)));
-    return ir::Cast(x.dtype(), y);
+    return ir::Cast(x.dtype(), Affine(y, in, Pick(i, axes), a.scale, a.center));
   };
   return {tir::Compute(x->shape, formula, "layer_norm")};
 }
@@ -145,9 +150,7 @@ Tensors ComputeInstanceNorm(const ComputeArgs& in, const InstanceNorm& a) {
   auto formula = [&](const Indices& i) {
     Indices kept = reduced.Kept(i);
     Expr y = Normalised(Widen(x(i)), m.mean(kept), m.variance(kept), a.epsilon);
-    if (a.scale) y = y * Widen(in[1]({i[channel]}));
-    if (a.center) y = y + Widen(in[2]({i[channel]}));
-    return ir::Cast(x.dtype(), y);
+    return ir::Cast(x.dtype(), Affine(y, in, {i[channel]}, a.scale, a.center));
   };
   return {tir::Compute(x->shape, formula, "instance_norm")};
 }
@@ -207,9 +210,7 @@ Tensors ComputeGroupNorm(const ComputeArgs& in, const GroupNorm& a) {
     }
     Indices kept = reduced.Kept(apart);
     Expr y = Normalised(Widen(x(i)), m.mean(kept), m.variance(kept), a.epsilon);
-    if (a.scale) y = y * Widen(in[1]({i[channel]}));
-    if (a.center) y = y + Widen(in[2]({i[channel]}));
-    return ir::Cast(x.dtype(), y);
+    return ir::Cast(x.dtype(), Affine(y, in, {i[channel]}, a.scale, a.center));
   };
   return {tir::Compute(x->shape, formula, "group_norm")};
 }

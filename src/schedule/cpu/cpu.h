@@ -50,6 +50,10 @@ bool RunsAlong(const Stage& flat, const Machine& traits, arith::Analyzer* analyz
 // Of a stage that ran beside others (Stage::Beside), what was left out.
 Stmt EmitRest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
+// Sums of squared distances to a mean join the sums that the mean is made of, which stand before
+// them in the loops of a row.
+void JoinSpreads(std::vector<Stage>* loops, const Machine& traits, arith::Analyzer* analyzer);
+
 // An elementwise stage whose one axis is shorter than a vector.
 Stmt EmitPartial(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 

@@ -183,6 +183,7 @@ class RowGroup {
     const int64_t at_once = RowsAtOnce(group, row_axes);
     RowLoops rows = LoopsOf(group, row_axes, at_once);
     ffi::Array<Stmt> body = rows.temporaries;
+    JoinSpreads(&rows.loops, context_->machine, &context_->analyzer);
     FetchNextRow(&rows, at_once, &context_->analyzer);
     if (at_once == 1) {
       for (const Stage& s : rows.loops)

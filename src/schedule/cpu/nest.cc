@@ -16,8 +16,6 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr int64_t kAccumulators = 4;  // independent chains that hide the latency of an addition
-
 // Sums of no more vectors each are made a vector of sums at once: what adds up lanes would take as
 // long as what fills them.
 constexpr int64_t kShortVectors = 4;
@@ -37,6 +35,7 @@ class NestEmitter {
         lanes_(traits.Lanes(ElemBytes(stage))) {}
 
   Stmt Run() {
+    if (stage_.spread != nullptr) return EmitMoments(stage_, traits_, analyzer_);
     const Choice choice = Choose();
     switch (choice.kind) {
       case AlongLanes::kNothing: return Scalar();
@@ -145,19 +144,16 @@ class NestEmitter {
     if (stage_.before != nullptr) {
       ffi::Map<Var, Expr> map;
       map.Set(stage_.before->spatial[0].var, stage_.reduce[0].var);
-      update = SeqStmt({ElementOf(*stage_.before, map, Expr()), update});
+      const Stage& before = *stage_.before;
+      update = SeqStmt({BufferStore(*before.out, tir::Substitute(before.value, map),
+                                    {tir::Substitute(before.indices[0], map)}),
+                        update});
     }
     return Loops(stage_.spatial,
                  SeqStmt::Flatten(
                      {tir::AllocBuffer(acc), BufferStore(acc, stage_.identity, {0}),
                       Loops(stage_.reduce, update),
                       BufferStore(*stage_.out, Finished(stage_, acc.Load({0})), stage_.indices)}));
-  }
-
-  // Stores one element of an elementwise stage.
-  static Stmt ElementOf(const Stage& stage, const ffi::Map<Var, Expr>& map, const Expr& predicate) {
-    return BufferStore(*stage.out, tir::Substitute(stage.value, map),
-                       {tir::Substitute(stage.indices[0], map)}, predicate);
   }
 
   // One vector of elements from `base` on; lanes at or above `limit` (null: none) are left out.
@@ -236,7 +232,8 @@ class NestEmitter {
       const int64_t first = static_cast<int64_t>(row) * kAccumulators;
       for (int64_t u = from; u < from + count; ++u) {
         const Expr at = base + Expr(u * lanes_);
-        if (stage_.before != nullptr) seq.push_back(InRow(row, VectorBefore(at, limit)));
+        if (stage_.before != nullptr)
+          seq.push_back(InRow(row, ElementwiseVector(*stage_.before, at, limit, lanes_)));
         seq.push_back(InRow(row, AddVector(acc, first + u, axis, at, limit)));
       }
     }
@@ -274,27 +271,11 @@ class NestEmitter {
       seq.push_back(Accumulate(acc, axis, base, part * count, count, Expr()));
       for (const auto& stage : stages) {
         for (int64_t u = part * others; u < (part + 1) * others; ++u)
-          seq.push_back(VectorOf(*stage, (first + Expr(u)) * Expr(lanes_), Expr()));
+          seq.push_back(
+              ElementwiseVector(*stage, (first + Expr(u)) * Expr(lanes_), Expr(), lanes_));
       }
     }
     return SeqStmt::Flatten(seq);
-  }
-
-  // The stage before this reduction, for one vector of the reduced axis.
-  Stmt VectorBefore(const Expr& base, const Expr& limit) const {
-    return VectorOf(*stage_.before, base, limit);
-  }
-
-  Stmt VectorOf(const Stage& elementwise, const Expr& base, const Expr& limit) const {
-    Var lane("lane", Int(64));
-    Stage vector = elementwise;
-    Expr predicate = limit.defined() ? ir::Less(lane, limit - base) : Expr();
-    ffi::Map<Var, Expr> map;
-    map.Set(vector.spatial[0].var, base + lane);
-    vector.value = tir::Substitute(vector.value, map);
-    vector.indices = {tir::Substitute(vector.indices[0], map)};
-    if (predicate.defined()) vector.value = PredicateLoads(vector.value, lane, predicate);
-    return For(lane, 0, lanes_, ForKind::kVectorized, ElementOf(vector, {}, predicate));
   }
 
   Stmt AlongReduce(size_t index) const {
@@ -449,6 +430,19 @@ bool HorizontalForm(Combine combine) {
 
 Buffer Accumulators(const Stage& stage, int64_t count) {
   return Buffer("acc", {Expr(count)}, stage.value.dtype(), "local");
+}
+
+Stmt ElementwiseVector(const Stage& elementwise, const Expr& base, const Expr& limit,
+                       int64_t lanes) {
+  Var lane("lane", Int(64));
+  const Expr predicate = limit.defined() ? ir::Less(lane, limit - base) : Expr();
+  ffi::Map<Var, Expr> map;
+  map.Set(elementwise.spatial[0].var, base + lane);
+  Expr value = tir::Substitute(elementwise.value, map);
+  if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
+  return For(lane, 0, lanes, ForKind::kVectorized,
+             BufferStore(*elementwise.out, value, {tir::Substitute(elementwise.indices[0], map)},
+                         predicate));
 }
 
 Stmt EmitNest(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer) {

@@ -6,6 +6,9 @@
 
 namespace relaxvm::schedule::cpu {
 
+// Independent chains that hide the latency of an addition; vectors of a reduction at once.
+inline constexpr int64_t kAccumulators = 4;
+
 // How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
 // lanes, or scattered.
 enum class Step : uint8_t { kContiguous, kSame, kScattered };
@@ -16,6 +19,14 @@ bool HorizontalForm(Combine combine);
 
 // Registers for `count` elements of what the stage computes.
 Buffer Accumulators(const Stage& stage, int64_t count);
+
+// The vector of an elementwise stage from `base` on; lanes at or above `limit` (null: none) are
+// left out.
+Stmt ElementwiseVector(const Stage& elementwise, const Expr& base, const Expr& limit,
+                       int64_t lanes);
+
+// A sum with a spread beside it (Stage::spread).
+Stmt EmitMoments(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
 // Absent when the stage is no reduction of rows shorter than half a vector.
 std::optional<Stmt> EmitShortRows(const Stage& stage, int64_t lanes, arith::Analyzer* analyzer);

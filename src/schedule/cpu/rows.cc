@@ -30,7 +30,8 @@ int CostAlong(const Stage& stage, const Var& axis) {
     const Expr e = ffi::GetRef<Expr>(static_cast<const ir::ExprObj*>(node.get()));
     if (node.as<BufferLoadObj>() && UsesVar(e, axis)) cost += 1;
     if (node.as<ir::BinaryObj>() && IsFloat(e.dtype()) && UsesVar(e, axis)) cost += 1;
-    if (node.as<ir::IntrinObj>() && UsesVar(e, axis)) cost += kCostlyElement;
+    if (const auto* call = node.as<ir::IntrinObj>(); call != nullptr && UsesVar(e, axis))
+      cost += call->intrin == ir::Intrin::kFma ? 2 : kCostlyElement;
   });
   return cost;
 }
@@ -113,7 +114,9 @@ std::optional<Axis> AxisOf(const Stage& stage) {
 }
 
 void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer) {
-  if (!rows->read.defined()) return;
+  // Without one that computes long, the core fetches the next row better by itself.
+  if (!rows->read.defined() || std::none_of(rows->loops.begin(), rows->loops.end(), IsCostly))
+    return;
   const Axis axis = *rows->along;
   const Expr next = Later(rows->read, rows->rows.back(), at_once);
   std::vector<std::pair<Stage*, int>> costs;
@@ -121,7 +124,9 @@ void FetchNextRow(RowLoops* rows, int64_t at_once, arith::Analyzer* analyzer) {
   for (Stage& loop : rows->loops) {
     const std::optional<Axis> along = AxisOf(loop);
     if (rows->loops.size() > 1 && &loop == &rows->loops.front()) continue;
-    if (!along.has_value() || !analyzer->ProveEqual(along->extent, axis.extent)) continue;
+    if (!along.has_value() || loop.spread != nullptr ||
+        !analyzer->ProveEqual(along->extent, axis.extent))
+      continue;
     costs.emplace_back(&loop, CostOfElement(loop, along->var));
     total += costs.back().second;
   }
