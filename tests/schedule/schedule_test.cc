@@ -302,6 +302,20 @@ TEST(CpuSchedule, TheRightSideOfOneRowIsFetchedWhereTheCoreDoesNotDoItBetter) {
   EXPECT_EQ(CountFetches(Matmul(40, 64, 640, false, false), machine), std::pair(0, 0));
 }
 
+// While the tiles of a panel are computed, the next panel is fetched; many tiles hide the wait.
+TEST(CpuSchedule, TheNextPanelIsFetchedByTheTilesOfThisOne) {
+  const target::Machine machine{64, 32};
+  auto fetches = [&](const Expr& rows, int64_t columns, int64_t depth) {
+    auto operand = cpu::PackOperand(Matmul(rows, columns, depth, false, false), 1, machine);
+    return operand.has_value() ? CountFetches(operand->program, machine) : std::pair(-1, -1);
+  };
+  EXPECT_EQ(fetches(16, 200, 96), std::pair(0, 1));    // the last panel is one register wide
+  EXPECT_EQ(fetches(16, 256, 96), std::pair(0, 1));    // all are alike
+  EXPECT_EQ(fetches(16, 256, 4096), std::pair(0, 1));  // blocks of the sum follow each other
+  EXPECT_EQ(fetches(1000, 256, 96), std::pair(0, 0));
+  EXPECT_GT(fetches(Var("m", Int(64)), 256, 96).second, 0);
+}
+
 TEST(CpuSchedule, MatmulWithSymbolicColumns) {
   auto func = Matmul(13, Var("n", Int(64)), Var("k", Int(64)), false, true);
   EXPECT_TRUE(IsTiled(func));

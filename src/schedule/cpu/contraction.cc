@@ -34,7 +34,11 @@ constexpr int64_t kMaxRowForms = 8;
 // Tiles of no more rows wait for B; the second number, where it lies beyond the second cache.
 constexpr int64_t kRowsThatWait = 3;
 constexpr int64_t kRowsThatWaitForMemory = 6;
+constexpr int64_t kLineBytes = 64;
 constexpr int64_t kAheadInMemory = 2048;  // bytes
+// Where more tiles share a panel, waiting for its first passage is not felt.
+constexpr int64_t kTilesThatHidePanels = 32;
+constexpr int64_t kUsualTiles = 2;  // that a panel is fetched by, at least, where nobody knows
 
 // Each vector of columns has a left side of its own: a second one would share nothing.
 constexpr int64_t kVectorsSideBySide = 1;
@@ -217,7 +221,77 @@ class ContractionEmitter {
     const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
     if (machine_.fetch_ahead > 0) return {rows, machine_.fetch_ahead, true};
     const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
-    return in_cache ? Contraction::FetchOfB() : Contraction::FetchOfB{rows, kAheadInMemory, false};
+    // Of several tiles that share a panel, each fetches a part of the next one.
+    const bool shared = ir::AsInt(TilesOfPanel()).value_or(1) > 1 && PanelsAreRuns();
+    return in_cache || shared ? Contraction::FetchOfB()
+                              : Contraction::FetchOfB{rows, kAheadInMemory, false};
+  }
+
+  // Tiles that share a panel of B.
+  Expr TilesOfPanel() const {
+    Expr tiles = num_tiles_;
+    for (const Axis& axis : c_.outer_a) tiles = tiles * axis.extent;
+    return analyzer_->Simplify(tiles);
+  }
+
+  // Is each panel of B a run of memory?
+  bool PanelsAreRuns() const {
+    if (c_.side_by_side.has_value() || c_.stage.reduce.empty()) return false;
+    auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.stage.reduce);
+    Expr run = width_ * (c_.b_in_words ? 1 : c_.group);
+    for (size_t i = c_.stage.reduce.size(); i-- > 0;) {
+      const Axis& axis = c_.stage.reduce[i];
+      if (!b.has_value() || !ir::AsInt(axis.extent).has_value() ||
+          !analyzer_->ProveEqual(b->Coeff(axis.var), run))
+        return false;
+      run = run * axis.extent;
+    }
+    return true;
+  }
+
+  // The part for each of `tiles` tiles of `rows` rows of B, of which the first one is `map`'s.
+  std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, const Expr& rows, const Expr& tiles) {
+    if (c_.fetch_depth > 0 || !PanelsAreRuns() ||
+        ir::AsInt(tiles).value_or(1) > kTilesThatHidePanels)
+      return std::nullopt;
+    map.Set(c_.vector.var, Expr(0));
+    map.Set(c_.column, Expr(0));
+    for (const Axis& axis : c_.stage.reduce) {
+      if (!map.count(axis.var)) map.Set(axis.var, Expr(0));
+    }
+    const auto* load = c_.LoadOf(c_.b);
+    const int64_t bytes =
+        width_ * (c_.b_in_words ? 1 : c_.group) * SizeInBytes(Buffer(load->buffer).elem_dtype());
+    const int64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
+    const int64_t known = std::max<int64_t>(1, ir::AsInt(tiles).value_or(kUsualTiles));
+    const Expr part = ir::CeilDiv(rows * Expr(lines), ir::Max(tiles, 1));
+    return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), analyzer_->Simplify(part),
+                      (lines + known - 1) / known};
+  }
+
+  // Of the panel after `panel`.
+  std::optional<PartOfNext> PartOfNextPanel(const Expr& panel) {
+    ffi::Map<Var, Expr> map;
+    if (c_.panel_width > 0) {
+      map.Set(c_.panel, panel + Expr(1));
+    } else if (!c_.outer_b.empty() && ir::IsIntValue(panels_, 1)) {
+      map.Set(c_.outer_b.back().var, c_.outer_b.back().var + Expr(1));
+    } else {
+      return std::nullopt;
+    }
+    Expr rows = 1;
+    for (const Axis& axis : c_.stage.reduce) rows = rows * axis.extent;
+    return PartOf(map, rows, TilesOfPanel());
+  }
+
+  // Of the block of the sum that begins at `start`.
+  std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& start, const Expr& tiles) {
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.panel, panel);
+    map.Set(c_.stage.reduce.front().var, start);
+    Expr rows = depth_blocks_->even;
+    for (size_t i = 1; i < c_.stage.reduce.size(); ++i) rows = rows * c_.stage.reduce[i].extent;
+    return PartOf(map, rows, tiles);
   }
 
   // `vectors` whole registers.
@@ -261,7 +335,7 @@ class ContractionEmitter {
   Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles,
              const std::vector<Columns>& columns, const Expr& limit) {
     const Expr& extent = c_.row.extent;
-    TilePart part{panel, Expr(), 0, columns, limit, std::nullopt};
+    TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
     if (analyzer_->ProveEqual(ir::FloorMod(extent, rows_), 0))
       return Chunk(part, first, tiles, {Expr(rows_), Expr(0)});
     if (auto known = ir::AsInt(extent)) {
@@ -276,7 +350,10 @@ class ContractionEmitter {
   }
 
   Stmt Chunk(TilePart part, const Expr& first, const Expr& tiles, const Heights& heights) {
-    if (!depth_blocks_.has_value()) return Pass(c_, part, first, tiles, heights);
+    if (!depth_blocks_.has_value()) {
+      part.next = PartOfNextPanel(part.panel);
+      return Pass(c_, part, first, tiles, heights);
+    }
     // Block after block of the sum is added to the sums of all tiles: the block of B stays in the
     // second cache while they pass.
     const DepthBlocks& blocks = *depth_blocks_;
@@ -303,6 +380,7 @@ class ContractionEmitter {
     map.Set(whole.var, from + axis.var);
     c.a = tir::Substitute(c.a, map);
     c.b = tir::Substitute(c.b, map);
+    part.next = PartOfBlock(part.panel, from + Expr(blocks.even), tiles);
     Stmt pass = SeqStmt::Flatten(
         {tir::Bind(from, block * Expr(blocks.even)), Pass(c, part, first, tiles, heights)});
     seq.push_back(Loop(block, blocks.count, ForKind::kSerial, pass));
@@ -315,10 +393,18 @@ class ContractionEmitter {
   Stmt Pass(const Contraction& c, TilePart part, const Expr& first, const Expr& tiles,
             const Heights& heights) {
     Var tile("tile", Int(64));
+    // A division, done once.
+    Var lines("lines", Int(64));
+    ffi::Array<Stmt> seq;
+    if (part.next.has_value() && !ir::AsInt(part.next->lines).has_value()) {
+      seq.push_back(tir::Bind(lines, part.next->lines));
+      part.next->lines = lines;
+    }
     const Expr at = first + tile;
     auto code = [&](int64_t rows, const Expr& start) {
       part.rows = rows;
       part.row_start = start;
+      if (part.next.has_value()) part.next->tile = LinearIndex(c_.outer_a) * num_tiles_ + at;
       return EmitTile(c, width_, part, machine_, analyzer_);
     };
     if (auto low = ir::AsInt(heights.low)) {
@@ -326,7 +412,8 @@ class ContractionEmitter {
       Stmt body = code(low.value(), start);
       if (!ir::IsIntValue(heights.higher, 0))
         body = tir::IfThenElse(ir::Less(at, heights.higher), code(low.value() + 1, start), body);
-      return Loop(tile, tiles, ForKind::kSerial, body);
+      seq.push_back(Loop(tile, tiles, ForKind::kSerial, body));
+      return SeqStmt::Flatten(seq);
     }
     Var height("height", Int(64)), start("start", Int(64));
     Stmt forms = code(1, start);
@@ -336,7 +423,8 @@ class ContractionEmitter {
         SeqStmt::Flatten({tir::Bind(height, heights.low + ir::Select(ir::Less(at, heights.higher),
                                                                      Expr(1), Expr(0))),
                           tir::Bind(start, heights.StartOf(at)), forms});
-    return tir::For(tile, 0, tiles, ForKind::kSerial, body);
+    seq.push_back(tir::For(tile, 0, tiles, ForKind::kSerial, body));
+    return SeqStmt::Flatten(seq);
   }
 
   // How the sum goes by blocks of its outermost axis, where one panel of B does not fit into the

@@ -93,6 +93,14 @@ struct PartialSums {
   Expr first_row;
 };
 
+// What a tile fetches into the second cache of the rows of B that are used after its own, which are
+// a run of memory from element `first` of B on: tile number `tile` of those that share the work has
+// `lines` lines, and fetches `lines_a_step` of them with each step of the sum.
+struct PartOfNext {
+  Expr first, tile, lines;
+  int64_t lines_a_step = 1;
+};
+
 // The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of
 // panel `panel`, those at or above `limit` (null: none) left out.
 struct TilePart {
@@ -102,6 +110,7 @@ struct TilePart {
   std::vector<Columns> columns;
   Expr limit;
   std::optional<PartialSums> partial;  // is there: added to, and C is not written
+  std::optional<PartOfNext> next;
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);

@@ -150,6 +150,34 @@ class TileEmitter {
     return c_.b_in_words ? all : ir::CallIntrin(Int(32, c.lanes), Intrin::kReinterpret, {all});
   }
 
+  // A at `row` of the tile.  Where rows are a fixed distance apart, all of them are found from one
+  // address: a pointer for each would leave too few registers.
+  Expr LeftAt(int64_t row) const {
+    const auto* load = c_.LoadOf(c_.a);
+    ffi::Map<Var, Expr> map;
+    const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
+    if (!linear.has_value() || !ir::AsInt(linear->Coeff(c_.row.var)).has_value()) {
+      map.Set(c_.row.var, row_start_ + Expr(row));
+      return tir::Substitute(c_.a, map);
+    }
+    map.Set(c_.row.var, row_start_);
+    const Expr from = tir::Substitute(load->indices[0], map);
+    const Expr at = from + Expr(row * ir::AsInt(linear->Coeff(c_.row.var)).value());
+    class Moved : public tir::StmtMutator {
+     public:
+      Moved(const tir::BufferLoadObj* load, const Expr& at) : load_(load), at_(at) {}
+      Expr MutateBufferLoad(const tir::BufferLoad& load) override {
+        if (load.get() != load_) return load;
+        return tir::BufferLoad(load->buffer, {at_}, load->predicate, load->span);
+      }
+
+     private:
+      const tir::BufferLoadObj* load_;
+      const Expr& at_;
+    };
+    return Moved(load, at).Mutate(c_.a);
+  }
+
   Expr LeftWord(int64_t row) const {
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, row_start_ + Expr(row));
@@ -206,9 +234,7 @@ class TileEmitter {
     }
     for (int64_t row = 0; row < part_.rows; ++row) {
       Var left("left", c_.acc);
-      ffi::Map<Var, Expr> map;
-      map.Set(c_.row.var, row_start_ + Expr(row));
-      step.push_back(tir::Bind(left, ir::Cast(c_.acc, tir::Substitute(c_.a, map))));
+      step.push_back(tir::Bind(left, ir::Cast(c_.acc, LeftAt(row))));
       for (const Columns& c : part_.columns) {
         Var lane("lane", Int(64));
         Expr at = At(set, row, c) + lane;
@@ -318,6 +344,27 @@ class TileEmitter {
                      Buffer(load->buffer).Load({tir::Substitute(load->indices[0], map)}));
   }
 
+  // A loop over the innermost axis of the sum that fetches this tile's part of what comes next of
+  // B, a few lines with each step: B comes from memory in the time that other rows of it are used
+  // in. Once the part is there, the fetches hit the first cache.
+  Stmt FetchingNext(const Stmt& steps) const {
+    const auto* loop = steps.as<tir::ForObj>();
+    if (loop == nullptr || !part_.next.has_value()) return steps;
+    const auto& [first, tile, lines, lines_a_step] = *part_.next;
+    const auto* load = c_.LoadOf(c_.b);
+    Buffer b(load->buffer);
+    const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
+    ffi::Map<Var, Expr> here;
+    here.Set(c_.vector.var, Expr(0));
+    here.Set(c_.column, Expr(0));
+    here.Set(c_.panel, part_.panel);
+    const Expr number = LinearIndex(c_.stage.reduce) * Expr(lines_a_step);
+    Expr at = ir::Select(ir::Less(number, lines), first + (tile * lines + number) * Expr(line),
+                         tir::Substitute(load->indices[0], here));
+    if (lines_a_step > 1) at = ir::RampExpr(at, line, lines_a_step);
+    return Annotated(loop, kPrefetch, b.Load({at}));
+  }
+
   Stmt Sum() const {
     if (c_.stage.reduce.empty()) return Step(0);
     const std::vector<Axis>& reduce = c_.stage.reduce;
@@ -326,7 +373,9 @@ class TileEmitter {
     if (c_.side_by_side.has_value()) return Loops(outer, StepSideBySide());
     if (num_sets_ == 1) {
       Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
-      return Loops(outer, FetchingA(FetchingB(steps, inner.var, 1)));
+      steps =
+          part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, inner.var, 1) : FetchingNext(steps);
+      return Loops(outer, FetchingA(steps));
     }
     // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
