@@ -72,6 +72,30 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   return ctx.Result(out.Shape(dim), dtype);
 }
 
+// Along one axis, the kernel elements that some window lays on data, and where padding is needed
+// for those.  A wide dilation lays most of them on padding alone.
+struct Taps {
+  Expr first, count;
+  int64_t before, after;  // padding
+  Expr shift;             // of the first one's place in the padded data
+};
+Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const Expr& kernel,
+            const Expr& out) {
+  const int64_t before = a.padding[s], after = a.padding[num_spatial + s];
+  const int64_t step = a.dilation[s];
+  const Taps all{0, kernel, before, after, 0};
+  const auto known_size = ir::AsInt(size), num_taps = ir::AsInt(kernel), count = ir::AsInt(out);
+  if (!known_size || !num_taps || !count || *count < 1 || *known_size < 1) return all;
+  const int64_t reach = (*count - 1) * a.strides[s];  // from the first window to the last one
+  const int64_t first = std::max<int64_t>(0, (before - reach + step - 1) / step);
+  const int64_t last = std::min(*num_taps - 1, (*known_size - 1 + before) / step);
+  if (last < first || (first == 0 && last == *num_taps - 1)) return all;
+  const int64_t place = first * step - before, end = reach + last * step - before;
+  const int64_t needed = std::max<int64_t>(0, -place);
+  return {first, last - first + 1, needed, std::max<int64_t>(0, end - (*known_size - 1)),
+          place + needed};
+}
+
 template <size_t kNumSpatial>
 Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
   std::string spatial = SpatialLetters(kNumSpatial);
@@ -82,16 +106,20 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
   DLDataType wide = WideDtype(dtype);
 
   PadAmounts pads{std::vector<Expr>(data.size(), Expr(0)), std::vector<Expr>(data.size(), Expr(0))};
+  std::vector<Taps> taps;
   for (size_t s = 0; s < kNumSpatial; ++s) {
-    pads.before[data.At(spatial[s])] = Expr(a.padding[s]);
-    pads.after[data.At(spatial[s])] = Expr(a.padding[kNumSpatial + s]);
+    taps.push_back(TapsOf(a, s, kNumSpatial, data.Extent(in[0]->shape, spatial[s]),
+                          kernel.Extent(w->shape, spatial[s]),
+                          out.Extent(in.OutShape(), spatial[s])));
+    pads.before[data.At(spatial[s])] = Expr(taps[s].before);
+    pads.after[data.At(spatial[s])] = Expr(taps[s].after);
   }
   Tensor x = PadStage(in[0], pads, Number(in[0].dtype(), 0));
 
   Expr per_group = kernel.Extent(w->shape, 'I');
   Expr filters_per_group = ir::FloorDiv(kernel.Extent(w->shape, 'O'), Expr(a.groups));
   Dims reduced{per_group};
-  for (char letter : spatial) reduced.push_back(kernel.Extent(w->shape, letter));
+  for (const Taps& t : taps) reduced.push_back(t.count);
   auto formula = [&](const Indices& i, const Indices& r) {
     Expr filter = out.Index(i, 'C');
     auto of_data = [&](char letter) -> Expr {
@@ -100,11 +128,13 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
         return a.groups == 1 ? r[0] : ir::FloorDiv(filter, filters_per_group) * per_group + r[0];
       }
       size_t s = spatial.find(letter);
-      return out.Index(i, letter) * Expr(a.strides[s]) + r[1 + s] * Expr(a.dilation[s]);
+      return out.Index(i, letter) * Expr(a.strides[s]) + r[1 + s] * Expr(a.dilation[s]) +
+             taps[s].shift;
     };
     auto of_kernel = [&](char letter) -> Expr {
       if (letter == 'O') return filter;
-      return letter == 'I' ? r[0] : r[1 + spatial.find(letter)];
+      const size_t s = spatial.find(letter);
+      return letter == 'I' ? r[0] : r[1 + s] + taps[s].first;
     };
     return ir::Cast(wide, x(data.Order(of_data))) * ir::Cast(wide, w(kernel.Order(of_kernel)));
   };
@@ -175,6 +205,8 @@ OpDef nn_conv2d() {
        {{"data: f32[1, =6, 7, 8]", "weight: f32[=6, 1, =3, =3]", "groups=6", "padding=1"}},
        {{"data: f32[1, =4, 9, 10]", "weight: f32[=6, =2, =2, =2]", "groups=2", "dilation=[2, 3]",
          "out_layout='NHWC'"}},
+       {{"data: f32[1, =4, 5, 6]", "weight: f32[=3, =4, =3, =5]", "padding=[8, 9, 7, 9]",
+         "dilation=[7, 4]"}},
        {{"data: f32[1, =2, 7, 8, =4]", "weight: f32[=2, =8, =3, =3, =3]", "padding=1",
          "data_layout='NCHW4c'", "kernel_layout='OIHW3o'", "out_layout='NHWC2c'"}},
        {{"data: i8[1, 2, 4, 4]", "weight: i8[3, 2, 1, 1]", "out_dtype='int32'"}}});
