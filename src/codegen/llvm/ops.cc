@@ -393,6 +393,20 @@ Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
 // Rounds to odd, so that the next rounding (to a narrow float) sees what was cut off.
 Value* ValueOps::NarrowToFloat(Value* v, DLDataType to) {
   llvm::Type* narrow = LikeShape(v->getType(), b_.getFloatTy());
+  if (IsHalf(to) && !IsBFloat(to)) {
+    // What float32 has no bits for, as its last bit.  Below the normal numbers of float32 this is
+    // lost, but there float16 has only 0.
+    constexpr int kCut = 52 - 23;
+    llvm::Type* wide = LikeShape(v->getType(), b_.getInt64Ty());
+    auto number = [&](uint64_t x) { return llvm::ConstantInt::get(wide, x); };
+    Value* bits = b_.CreateBitCast(v, wide);
+    Value* rest = b_.CreateAnd(bits, number((uint64_t{1} << kCut) - 1));
+    Value* kept = b_.CreateAnd(bits, number(~((uint64_t{1} << kCut) - 1)));
+    Value* odd = b_.CreateOr(kept, number(uint64_t{1} << kCut));
+    Value* exact = b_.CreateICmpEQ(rest, number(0));
+    return b_.CreateFPTrunc(b_.CreateBitCast(b_.CreateSelect(exact, kept, odd), v->getType()),
+                            narrow);
+  }
   Value* f = b_.CreateFPTrunc(v, narrow);
   if (!IsNarrow(to)) return f;
   llvm::Type* bits_type = LikeShape(v->getType(), b_.getInt32Ty());

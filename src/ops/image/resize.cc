@@ -156,17 +156,21 @@ std::vector<Tap> CubicTaps(const Resize& a, const Axis& axis, const Expr& at) {
   return taps;
 }
 
-std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
+// The element, where it is found without fractions; null: it is not.
+Expr WholePosition(const Resize& a, const Axis& axis, const Expr& i) {
   if (ir::StructuralEqual(axis.have, axis.want) &&
       a.coordinate_transformation_mode != "tf_crop_and_resize" &&
       a.coordinate_transformation_mode != "tf_half_pixel_for_nn") {
-    return {{i, Expr()}};
+    return i;
   }
-  // Rounded down, the position needs no fractions at all.
-  bool floor = a.rounding_method == "floor" || a.rounding_method.empty();
-  if (a.method == "nearest_neighbor" && floor && a.coordinate_transformation_mode == "asymmetric") {
-    return {{Clamp(ir::FloorDiv(i * axis.have, axis.want), axis.have), Expr()}};
-  }
+  const bool floor = a.rounding_method == "floor" || a.rounding_method.empty();
+  if (a.method == "nearest_neighbor" && floor && a.coordinate_transformation_mode == "asymmetric")
+    return Clamp(ir::FloorDiv(i * axis.have, axis.want), axis.have);
+  return Expr();
+}
+
+std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
+  if (const Expr whole = WholePosition(a, axis, i); whole.defined()) return {{whole, Expr()}};
   Expr at = Position(a.coordinate_transformation_mode, axis, i);
   if (a.method == "nearest_neighbor") {
     return {{Clamp(ir::Cast(Int(64), RoundPosition(a, at)), axis.have), Expr()}};
@@ -191,6 +195,7 @@ struct TapTables {
           {axis.want},
           [&](const Indices& i) { return ir::Cast(Int(32), TapsOf(a, axis, i[0])[k].index); },
           "at"));
+      if (!TapsOf(a, axis, Expr(0))[k].weight.defined()) continue;
       weight.push_back(tir::Compute(
           {axis.want}, [&](const Indices& i) { return TapsOf(a, axis, i[0])[k].weight; },
           "weight"));
@@ -258,10 +263,20 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
         },
         "rows");
   }
+  // One element for each place: which one is asked once along each axis.
+  std::vector<std::optional<TapTables>> nearest(kNumSpatial);
+  for (size_t s = 0; s < num_left; ++s) {
+    if (a.method == "nearest_neighbor" && !WholePosition(a, axes[s], Expr(0)).defined())
+      nearest[s].emplace(a, axes[s]);
+  }
   auto formula = [&](const Indices& i) -> Expr {
     std::vector<std::vector<Tap>> taps;
     for (size_t s = 0; s < num_left; ++s) {
-      taps.push_back(TapsOf(a, axes[s], i[layout.At(spatial[s])]));
+      const Expr& place = i[layout.At(spatial[s])];
+      if (nearest[s].has_value())
+        taps.push_back({{ir::Cast(Int(64), nearest[s]->index[0]({place})), Expr()}});
+      else
+        taps.push_back(TapsOf(a, axes[s], place));
     }
     // Interpolates along axis s, with `at` chosen along the axes before it.
     std::function<Expr(size_t, const Indices&)> along = [&](size_t s, const Indices& at) -> Expr {
