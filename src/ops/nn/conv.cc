@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions over one, two or three spatial axes, in every layout, with groups and dilation.
 // Form: a pad stage where there is padding, and one reduction block over input channels and kernel.
+#include "arith/analyzer.h"
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
@@ -72,28 +73,35 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   return ctx.Result(out.Shape(dim), dtype);
 }
 
+// From this dilation on, kernel elements that lie on padding alone are looked for where sizes are
+// not known, too.
+constexpr int64_t kWideDilation = 6;
+
 // Along one axis, the kernel elements that some window lays on data, and where padding is needed
 // for those.  A wide dilation lays most of them on padding alone.
 struct Taps {
   Expr first, count;
-  int64_t before, after;  // padding
-  Expr shift;             // of the first one's place in the padded data
+  Expr before, after;  // padding
+  Expr shift;          // of the first one's place in the padded data
 };
 Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const Expr& kernel,
             const Expr& out) {
-  const int64_t before = a.padding[s], after = a.padding[num_spatial + s];
-  const int64_t step = a.dilation[s];
+  const Expr before = a.padding[s], after = a.padding[num_spatial + s], step = a.dilation[s];
   const Taps all{0, kernel, before, after, 0};
-  const auto known_size = ir::AsInt(size), num_taps = ir::AsInt(kernel), count = ir::AsInt(out);
-  if (!known_size || !num_taps || !count || *count < 1 || *known_size < 1) return all;
-  const int64_t reach = (*count - 1) * a.strides[s];  // from the first window to the last one
-  const int64_t first = std::max<int64_t>(0, (before - reach + step - 1) / step);
-  const int64_t last = std::min(*num_taps - 1, (*known_size - 1 + before) / step);
-  if (last < first || (first == 0 && last == *num_taps - 1)) return all;
-  const int64_t place = first * step - before, end = reach + last * step - before;
-  const int64_t needed = std::max<int64_t>(0, -place);
-  return {first, last - first + 1, needed, std::max<int64_t>(0, end - (*known_size - 1)),
-          place + needed};
+  if (a.padding[s] + a.padding[num_spatial + s] == 0 || !ir::AsInt(kernel).has_value()) return all;
+  const bool known = ir::AsInt(size).has_value() && ir::AsInt(out).has_value();
+  if (!known && a.dilation[s] < kWideDilation) return all;
+  arith::Analyzer analyzer;
+  auto simple = [&](const Expr& e) { return analyzer.Simplify(e); };
+  const Expr reach = (out - 1) * Expr(a.strides[s]);  // from the first window to the last one
+  const Expr first = simple(ir::Max(0, ir::CeilDiv(before - reach, step)));
+  const Expr last = simple(ir::Min(kernel - 1, ir::FloorDiv(size - 1 + before, step)));
+  const Expr count = simple(ir::Max(0, last - first + 1));
+  if (ir::IsIntValue(count, 0) || analyzer.ProveEqual(count, kernel)) return all;
+  const Expr place = simple(first * step - before);
+  const Expr end = simple(reach + last * step - before);
+  const Expr needed = simple(ir::Max(0, 0 - place));
+  return {first, count, needed, simple(ir::Max(0, end - size + 1)), simple(place + needed)};
 }
 
 template <size_t kNumSpatial>
@@ -111,8 +119,8 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
     taps.push_back(TapsOf(a, s, kNumSpatial, data.Extent(in[0]->shape, spatial[s]),
                           kernel.Extent(w->shape, spatial[s]),
                           out.Extent(in.OutShape(), spatial[s])));
-    pads.before[data.At(spatial[s])] = Expr(taps[s].before);
-    pads.after[data.At(spatial[s])] = Expr(taps[s].after);
+    pads.before[data.At(spatial[s])] = taps[s].before;
+    pads.after[data.At(spatial[s])] = taps[s].after;
   }
   Tensor x = PadStage(in[0], pads, Number(in[0].dtype(), 0));
 
