@@ -68,12 +68,13 @@ class Cutter {
     return cut;
   }
 
+  // An outermost one: the cuts of one side then leave the other side whole.
   std::optional<Cut> FindCut(const Stage& stage) const {
     std::optional<Cut> found;
     tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
       const auto* choice = node.as<ir::IntrinObj>();
-      if (found.has_value() || choice == nullptr || choice->intrin != Intrin::kIfThenElse) return;
-      found = AsCut(stage, choice->args[0]);
+      if (choice == nullptr || choice->intrin != Intrin::kIfThenElse) return;
+      if (std::optional<Cut> cut = AsCut(stage, choice->args[0])) found = cut;
     });
     return found;
   }
