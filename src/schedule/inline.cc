@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// InlineStages: temporaries whose formula can stand in their users disappear.
+// InlineStages: temporaries whose formula can stand in their users disappear; InlineLoads: those
+// that only move data.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -67,7 +68,8 @@ class LoadInliner : public tir::StmtMutator {
 
 class Inliner {
  public:
-  explicit Inliner(Program program) : program_(std::move(program)) {
+  Inliner(Program program, bool only_loads)
+      : program_(std::move(program)), only_loads_(only_loads) {
     for (const Buffer& b : program_.temps) temps_.insert(b.get());
   }
 
@@ -98,6 +100,7 @@ class Inliner {
     if (producer.IsOpaque() || producer.combine != Combine::kNone ||
         !temps_.count(producer.out->get()))
       return false;
+    if (only_loads_ && !producer.value.as<BufferLoadObj>()) return false;
     if (!StoresEveryElementInOrder(producer)) return false;
     int uses = 0;
     std::vector<size_t> users;
@@ -138,6 +141,7 @@ class Inliner {
   }
 
   Program program_;
+  bool only_loads_;
   arith::Analyzer analyzer_;
   std::unordered_set<const ffi::Object*> temps_;
 };
@@ -168,7 +172,8 @@ int CostOf(const Expr& e) {
   return cost;
 }
 
-Program InlineStages(Program program) { return Inliner(std::move(program)).Run(); }
+Program InlineStages(Program program) { return Inliner(std::move(program), false).Run(); }
+Program InlineLoads(Program program) { return Inliner(std::move(program), true).Run(); }
 
 bool IsContraction(const Stage& stage) {
   if (stage.IsOpaque() || stage.combine != Combine::kSum || stage.reduce.empty()) return false;

@@ -100,6 +100,8 @@ std::optional<Program> ParseProgram(const PrimFunc& func);
 // stages nobody reads. A contraction's operands stay memory (each element is read many times),
 // unless the formula is a bare load.
 Program InlineStages(Program program);
+// The same for temporaries that only move data: their formula is a bare load.
+Program InlineLoads(Program program);
 
 // Does `stage` multiply two tensors and add up, with an axis that only one of them has on each
 // side?

@@ -376,11 +376,13 @@ def nll_loss(p: Array, t: Array, w: Array | None, reduction: str, ignore: int) -
 
 def attention(
     q: Array, k: Array, v: Array, bias: Array | None, scale: float | None, mask: str | None,
-    window: int | None,
+    window: int | None, softcap: float | None,
 ) -> Array:  # fmt: skip
     repeat = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, repeat, 2), np.repeat(v, repeat, 2)
     scores = np.einsum("bshd,bthd->bhst", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        scores = softcap * np.tanh(scores / softcap)
     if bias is not None:
         scores = scores + bias
     if mask:

@@ -63,3 +63,45 @@ def test_sizes_known_at_run_time(left: tuple[int, ...], right: tuple[int, ...]) 
 def test_known_sizes(right: tuple[int, ...], dtype: str) -> None:
     for dims in SIZES:
         check(product(ORDERS[1], right, list(dims), dtype), ORDERS[1], right, list(dims), dtype)
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Of [batch, heads, length, depth]."""
+    shared = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
+    s = np.einsum("bhsd,bhtd->bhst", q.astype("float64"), k) / np.sqrt(q.shape[3]) + bias
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhst,bhtd->bhsd", e / e.sum(-1, keepdims=True), v)
+
+
+LENGTHS = [(1, 1, 1), (2, 1, 65), (1, 2, 130), (1, 3, 64), (2, 13, 40), (1, 50, 50), (0, 1, 4)]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("heads,groups,depth", [(4, 4, 32), (6, 2, 16), (8, 2, 20), (5, 5, 7)])
+def test_attention_reads_a_cache_as_it_lies(
+    heads: int, groups: int, depth: int, target: str
+) -> None:
+    b, s, t = (relaxvm.tirx.Var(name, "int64") for name in "bst")
+    builder = relax.BlockBuilder()
+    shapes = [[b, heads, s, depth], [b, groups, t, depth], [b, groups, t, depth], [b, 1, s, t]]
+    params = [relax.Var(n, relax.TensorType(shape, "float32")) for n, shape in zip("qkvm", shapes)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            turned = [op.permute_dims(p, [0, 2, 1, 3]) for p in params[:3]]
+            out = builder.emit_output(op.nn.attention_bias(*turned, params[3]))
+        builder.emit_func_output(out)
+    module = builder.get()
+    lowered = relaxvm.compile(module, target=target, stop_after="lowered")
+    assert len([f for f in lowered.functions.values() if not isinstance(f, relax.Function)]) == 1
+    vm = relax.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    for batch, queries, keys in LENGTHS:
+        q = RNG.standard_normal((batch, heads, queries, depth), dtype="float32")
+        k, v = (RNG.standard_normal((batch, groups, keys, depth), dtype="float32") for _ in "kv")
+        bias = np.where(RNG.random((batch, 1, queries, keys)) < 0.3, -1e9, 0).astype("float32")
+        bias[..., 0] = 0
+        want = attention(q, k, v, bias).transpose(0, 2, 1, 3)
+        for threads in (1, 3):
+            vm.set_num_threads(threads)
+            got = vm["main"](*(relaxvm.runtime.tensor(x) for x in (q, k, v, bias))).numpy()
+            np.testing.assert_allclose(got, want, atol=3e-6, err_msg=str((batch, queries, keys)))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nn.attention and nn.attention_bias: softmax(query key^T scale + bias) value for each head.
+// nn.attention and nn.attention_bias: softmax(cap(query key^T scale) + bias) value for each head,
+// where cap(s) is softcap tanh(s / softcap), or s.
 // Shapes: query [B, S, H, D], key [B, T, G, D], value [B, T, G, E], result [B, S, H, E]; G heads of
 // key and value serve H / G heads of query each.
 #include "ops/compute.h"
@@ -11,6 +12,7 @@ struct Attention {
   std::optional<double> scale;
   std::optional<std::string> causal_mask;
   std::optional<int64_t> window_size;
+  std::optional<double> softcap;
 };
 
 Type InferAttention(TypeCtx& ctx, const Attention& a) {
@@ -30,6 +32,9 @@ Type InferAttention(TypeCtx& ctx, const Attention& a) {
   }
   if (a.window_size && !a.causal_mask) {
     ctx.Error(ErrorKind::kValueError, "window_size needs a causal_mask");
+  }
+  if (a.softcap && !(*a.softcap > 0)) {
+    ctx.Error(ErrorKind::kValueError, "softcap must be above 0 or None, got ", *a.softcap);
   }
   auto qs = q->GetShape(), ks = k->GetShape(), vs = v->GetShape();
   if (!qs.has_value() || !ks.has_value() || !vs.has_value()) {
@@ -83,6 +88,10 @@ Tensors ComputeAttention(const ComputeArgs& in, const Attention& a) {
                        : ir::CallIntrin(Intrin::kRsqrt, {ir::Cast(wide, q->shape[3])});
   auto masked = [&](const Indices& i) -> Expr {
     Expr score = raw(i) * scale;
+    if (a.softcap) {
+      Expr part = score * Number(wide, 1 / *a.softcap);
+      score = Number(wide, *a.softcap) * ir::CallIntrin(Intrin::kTanh, {part});
+    }
     if (in.Has(3)) score = score + Widen(BroadcastAt(in[3], score_shape, i));
     if (!a.causal_mask) return score;
     Expr last = *a.causal_mask == "TopLeft" ? i[2] : i[2] + keys - queries;
@@ -125,7 +134,9 @@ OpDef AttentionOp(bool bias) {
       {{"query: f32[1, 6, 4, 8]", "key: f32[1, 6, 2, 8]", "value: f32[1, 6, 2, 8]", "scale=0.5",
         "causal_mask='TopLeft'"}},
       {{"query: f32[1, 3, 1, 4]", "key: f32[1, 5, 1, 4]", "value: f32[1, 5, 1, 4]",
-        "causal_mask='BottomRight'", "window_size=2"}}};
+        "causal_mask='BottomRight'", "window_size=2"}},
+      {{"query: f32[1, 3, 2, 4]", "key: f32[1, 5, 2, 4]", "value: f32[1, 5, 2, 4]",
+        "softcap=2.0"}}};
   if (bias) {
     args.push_back({"bias", "[batch, heads, queries, keys], dimensions of 1 broadcast."});
     samples = {{{"query: f32[2, 5, 3, 4]", "key: f32[2, 7, 3, 4]", "value: f32[2, 7, 3, 6]",
@@ -140,11 +151,14 @@ OpDef AttentionOp(bool bias) {
           {{"scale", &Attention::scale, "Factor of the scores; None: 1 / sqrt(depth)."},
            {"causal_mask", &Attention::causal_mask,
             "'TopLeft' or 'BottomRight': a query sees no later keys, counted from that corner."},
-           {"window_size", &Attention::window_size, "How many keys a query sees at most."}},
-      .reference = bias
-                       ? "out = attention(query, key, value, bias, scale, causal_mask, window_size)"
-                       : "out = attention(query, key, value, None, scale, causal_mask, "
-                         "window_size)",
+           {"window_size", &Attention::window_size, "How many keys a query sees at most."},
+           {"softcap", &Attention::softcap,
+            "Scores become softcap tanh(score / softcap) before the bias; None: they stay."}},
+      .reference =
+          bias ? "out = attention(query, key, value, bias, scale, causal_mask, window_size, "
+                 "softcap)"
+               : "out = attention(query, key, value, None, scale, causal_mask, "
+                 "window_size, softcap)",
       .samples = samples,
       .type = InferAttention,
       .compute = ComputeAttention,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FuseAttention: attention written out in operators becomes one call of nn.attention.
-//   softmax(scale * (q k^T) + mask) v   ->   nn.attention(q, k, v) or nn.attention_bias(q, k, v, b)
+//   softmax(cap(scale * (q k^T)) + mask) v  ->  nn.attention(q, k, v) or nn.attention_bias(.., b)
+// where cap(s) is s or softcap * tanh(s / softcap).
 // A mask that hides exactly the keys behind a query becomes the attribute causal_mask; heads of key
 // and value that are repeated for groups of queries' heads are taken as they were before.
 // Accepted on the way: factors on q, k or the scores; a mask that is added, or chosen by `where`;
@@ -53,6 +54,7 @@ std::optional<double> NumberIn(const Expr& e) {
 struct Scores {
   Call product;  // q k^T
   double scale = 1;
+  std::optional<double> softcap;
   Expr bias;                   // added to the scaled scores; null: nothing
   std::optional<Call> choice;  // instead of it: where(seen, scores, a number that hides)
 };
@@ -184,8 +186,8 @@ class Fuser : public ir::Mutator {
     std::optional<Scores> scores = ReadScores(*logits);
     if (!scores.has_value()) return Expr();
     Expr q = scores->product->args[0], k = scores->product->args[1], v = weighted->args[1];
-    q = WithoutFactor(q, &scores->scale);
-    k = WithoutFactor(k, &scores->scale);
+    q = WithoutFactors(q, &scores->scale);
+    k = WithoutFactors(k, &scores->scale);
     auto qs = DimsOf(q), ks = DimsOf(k), vs = DimsOf(v), out = DimsOf(var);
     if (!qs || !ks || !vs || !out) return Expr();
     const size_t rank = qs->size();
@@ -230,6 +232,7 @@ class Fuser : public ir::Mutator {
       const bool left = *causal == Causal::kTopLeft;
       attrs.Set("causal_mask", ffi::String(left ? "TopLeft" : "BottomRight"));
     }
+    if (scores->softcap) attrs.Set("softcap", *scores->softcap);
     ffi::Array<Expr> args = {query, key, value};
     if (bias.defined()) args.push_back(bias);
     Var result = builder_.Emit(
@@ -329,7 +332,7 @@ class Fuser : public ir::Mutator {
 
   // logits = product * scale [+ bias]
   std::optional<Scores> ReadScores(Expr e) {
-    Scores scores{Call(ffi::UnsafeInit{}), 1, Expr(), std::nullopt};
+    Scores scores{Call(ffi::UnsafeInit{}), 1, std::nullopt, Expr(), std::nullopt};
     if (const Call* add = CallOf(e, "relax.add")) {
       for (int side : {0, 1}) {
         auto own = DimsOf((*add)->args[side]), all = DimsOf(e);
@@ -350,17 +353,27 @@ class Fuser : public ir::Mutator {
         if (!scores.bias.defined()) return std::nullopt;
       }
     }
-    if (!UsedOnce(e)) return std::nullopt;
-    e = WithoutFactor(e, &scores.scale);
+    return ReadProduct(e, &scores) ? std::optional(scores) : std::nullopt;
+  }
+
+  // e = product * scale  or  softcap * tanh(product * scale / softcap)
+  bool ReadProduct(Expr e, Scores* scores) {
+    if (!UsedOnce(e)) return false;
+    e = WithoutFactors(e, &scores->scale);
+    if (const Call* tanh = CallOf(e, "relax.tanh")) {
+      if (!UsedOnce(e) || !(scores->scale > 0)) return false;
+      scores->softcap = scores->scale;
+      e = WithoutFactors((*tanh)->args[0], &scores->scale);
+    }
     const Call* product = CallOf(e, "relax.matmul");
-    if (product == nullptr || !UsedOnce(e)) return std::nullopt;
-    scores.product = *product;
-    return scores;
+    if (product == nullptr || !UsedOnce(e)) return false;
+    scores->product = *product;
+    return true;
   }
 
   bool LeadsToProduct(const Expr& e) {
-    double factor = 1;
-    return CallOf(WithoutFactor(e, &factor), "relax.matmul") != nullptr;
+    Scores scores{Call(ffi::UnsafeInit{}), 1, std::nullopt, Expr(), std::nullopt};
+    return ReadProduct(e, &scores);
   }
 
   // where(seen, scores, c) = scores + where(seen, 0, c) for a c that drowns any score.
@@ -388,6 +401,14 @@ class Fuser : public ir::Mutator {
 
   Expr ZeroLike(const Expr& constant) {
     return builder_.Emit(ops::MakeCall("zeros_like", {constant}));
+  }
+
+  Expr WithoutFactors(Expr e, double* scale) {
+    for (Expr before; !before.same_as(e);) {
+      before = e;
+      e = WithoutFactor(e, scale);
+    }
+    return e;
   }
 
   // x of  x * number,  number * x,  x / number,  with the number in `scale`; else `e` itself.

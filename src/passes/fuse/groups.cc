@@ -5,7 +5,7 @@
 //   injective work              into  injective work, or into the reduction that reads it
 //   contraction or reduction    into  elementwise work on its result (bias, activation, residual,
 //   scale, cast)
-//   a permutation               into  the matrix product that alone reads it
+//   a permutation               into  the product (also attention) that alone reads it
 // A region between a call and its post-dominator has one way out, so joining it never makes a
 // cycle.
 #include "passes/fuse/groups.h"

@@ -73,21 +73,36 @@ std::optional<size_t> DimAlongMemory(const tir::PrimFunc& permutation) {
   return std::nullopt;
 }
 
+// The one place where a program reads `buffer`.
+std::optional<tir::BufferLoad> OnlyLoad(const tir::PrimFunc& program, const tir::Buffer& buffer) {
+  std::optional<std::vector<analysis::LeafBlock>> blocks = analysis::LeafBlocks(program->body);
+  if (!blocks) return std::nullopt;
+  std::optional<tir::BufferLoad> only;
+  for (const analysis::LeafBlock& leaf : *blocks) {
+    std::optional<analysis::BlockStores> body = analysis::StoresOf(leaf.realize->block);
+    if (!body || !body->binds.empty()) return std::nullopt;
+    for (const tir::BufferStore& store : body->stores) {
+      for (const tir::BufferLoad& load : analysis::LoadsIn(store->value)) {
+        if (!load->buffer.same_as(buffer)) continue;
+        if (only) return std::nullopt;
+        only = load;
+      }
+    }
+  }
+  return only;
+}
+
 }  // namespace
 
 bool ReadsWellPermuted(const tir::PrimFunc& permutation, const tir::PrimFunc& product, size_t arg) {
   const std::optional<size_t> dim = DimAlongMemory(permutation);
-  std::optional<OneBlock> body = OneBlockOf(product);
   const std::vector<tir::Buffer> inputs = analysis::ParamsOf(product).inputs;
-  if (!dim || !body || arg >= inputs.size()) return false;
-  std::optional<tir::BufferLoad> load;
-  bool again = false;
-  for (const tir::BufferLoad& each : analysis::LoadsIn(body->store->value)) {
-    if (!each->buffer.same_as(inputs[arg])) continue;
-    again = again || load.has_value();
-    load = each;
-  }
-  if (!load || again || !AreAxes(body->block, (*load)->indices)) return false;
+  if (!dim || arg >= inputs.size()) return false;
+  std::optional<tir::BufferLoad> load = OnlyLoad(product, inputs[arg]);
+  if (!load) return false;
+  std::optional<OneBlock> body = OneBlockOf(product);
+  if (!body) return *dim + 1 == (*load)->indices.size();
+  if (!AreAxes(body->block, (*load)->indices)) return false;
   const Expr along = (*load)->indices[static_cast<int64_t>(*dim)];
   const Expr column = body->store->indices.back();
   if (KindOfAxis(body->block, along) == IterKind::kReduce) {

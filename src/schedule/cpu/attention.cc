@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitAttention: softmax(q k^T) v without the matrix of scores.
 //
-// A task is a chunk of queries of one head.  Keys pass by in blocks; a block's keys are packed
-// (turned so that they run along the lanes) and serve all queries of the chunk:
+// A task is a chunk of rows: queries of one head, or of all heads that share keys and values, those
+// of one query side by side.  Keys pass by in blocks; a block's keys are packed (turned so that
+// they run along the lanes) and serve all rows of the chunk; a few rows read them as they lie:
 //   s[r, :]  = q[r, :] k^T                   register tiles, then masked
 //   m'       = max(m[r], max(s[r, :])),   p = exp(s[r, :] - m'),   c = exp(m[r] - m')
 //   l[r]     = c l[r] + sum(p),   o[r, :] = c o[r, :] + p v        register tiles
@@ -28,8 +29,10 @@ using tir::SeqStmt;
 
 constexpr size_t kNumStages = 7;
 constexpr int64_t kRows = 6;    // of a register tile
-constexpr int64_t kChunk = 48;  // queries of a task: a multiple of both kinds of tile
-constexpr int64_t kKeys = 64;   // of a block
+constexpr int64_t kChunk = 48;  // rows of a task: a multiple of both kinds of tile
+// Rows that turning the keys would not pay for: more of them where the first cache keeps a block.
+constexpr int64_t kFewRows = 2, kFewRowsNear = 4;
+constexpr int64_t kKeys = 64;  // of a block
 constexpr int64_t kMaxDepth = 512;
 constexpr double kLowest = -3.4028234663852886e38;  // float32: what starts a maximum
 
@@ -78,20 +81,25 @@ class AttentionEmitter {
       }
       if (i + 1 < at_ + kNumStages && !OnlyInside(s)) return false;
     }
-    return ReadSoftmax() && ReadScores() && ReadWeighted() && Fits();
+    if (!(ReadSoftmax() && ReadScores() && ReadWeighted() && Fits())) return false;
+    FindSharedHeads();
+    return true;
   }
 
   RowForm Run() {
-    Expr queries = scores_->spatial[query_].extent;
+    Expr rows = scores_->spatial[query_].extent * Expr(shared_);
     Var chunk("chunk", Int(64));
     first_ = chunk * Expr(kChunk);
-    count_ = Var("queries", Int(64));
+    count_ = Var("rows", Int(64));
     RowForm form;
     for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-      if (i != query_ && i != key_) form.rows.push_back(scores_->spatial[i]);
+      if (i == query_ || i == key_) continue;
+      Axis axis = scores_->spatial[i];
+      if (i == head_) axis.extent = analyzer_->Simplify(ir::FloorDiv(axis.extent, shared_));
+      form.rows.push_back(axis);
     }
-    form.rows.push_back({chunk, analyzer_->Simplify(ir::CeilDiv(queries, kChunk))});
-    form.body = Task(queries);
+    form.rows.push_back({chunk, analyzer_->Simplify(ir::CeilDiv(rows, kChunk))});
+    form.body = Task(rows);
     form.work = keys_ * Expr(kChunk * (depth_ + width_) / lanes_ * 4);
     return form;
   }
@@ -261,7 +269,68 @@ class AttentionEmitter {
            depth_ >= 1 && width_ >= 1 && depth_ <= kMaxDepth && width_ <= kMaxDepth;
   }
 
+  // Heads that read the same keys and values: the axis that both use as  head // shared.
+  void FindSharedHeads() {
+    head_ = scores_->spatial.size();
+    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+      if (i == query_ || i == key_) continue;
+      const Var& head = scores_->spatial[i].var;
+      std::optional<int64_t> shared;
+      tir::PostOrderVisit(tir::Evaluate(k_), [&](const ffi::ObjectRef& node) {
+        const auto* quotient = node.as<BinaryObj>();
+        if (quotient == nullptr || quotient->op != BinaryOp::kFloorDiv) return;
+        auto by = ir::AsInt(quotient->b);
+        if (quotient->a.same_as(head) && by && !shared) shared = *by;
+      });
+      const auto heads = ir::AsInt(scores_->spatial[i].extent);
+      if (!shared || !heads || *shared < 2 || *heads % *shared != 0) continue;
+      if (!DependsOnGroup(k_, head, *shared) ||
+          !DependsOnGroup(v_, FindAxis(*weighted_, i), *shared))
+        continue;
+      head_ = i;
+      shared_ = *shared;
+      return;
+    }
+  }
+
+  // Is every use of `head` in `e`  head // shared?
+  static bool DependsOnGroup(const Expr& e, const Var& head, int64_t shared) {
+    class Others : public tir::StmtMutator {
+     public:
+      Others(const Var& head, int64_t shared) : head_(head), shared_(shared) {}
+      Expr MutateBinary(const ir::Binary& e) override {
+        if (e->op == BinaryOp::kFloorDiv && e->a.same_as(head_) && ir::IsIntValue(e->b, shared_))
+          return Expr(0);
+        return tir::StmtMutator::MutateBinary(e);
+      }
+
+     private:
+      const Var& head_;
+      int64_t shared_;
+    };
+    return !UsesVar(Others(head, shared).Mutate(e), head);
+  }
+
   // ---- code
+
+  // The axes of the scores, but for the keys, at row `row` of all rows of the task's group.
+  Map AtRow(const Expr& row) const {
+    Map map;
+    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
+      if (i != key_) map.Set(scores_->spatial[i].var, RowPlace(i, row));
+    }
+    return map;
+  }
+  Expr RowPlace(size_t axis, const Expr& row) const {
+    if (axis == query_) return shared_ == 1 ? row : Expr(ir::FloorDiv(row, shared_));
+    const Var& own = scores_->spatial[axis].var;
+    return axis == head_ ? own * Expr(shared_) + ir::FloorMod(row, shared_) : Expr(own);
+  }
+  // The first head of the task's group stands for all of them.
+  Expr GroupPlace(size_t axis) const {
+    const Var& own = scores_->spatial[axis].var;
+    return axis == head_ ? own * Expr(shared_) : Expr(own);
+  }
 
   Buffer Scratch(const char* name, int64_t elems, const char* scope) {
     Buffer buffer(name, {Expr(elems)}, Float(32), scope);
@@ -269,7 +338,7 @@ class AttentionEmitter {
     return buffer;
   }
 
-  Stmt Task(const Expr& queries) {
+  Stmt Task(const Expr& rows) {
     packed_ = Scratch("keys", depth_ * kKeys, "global");
     block_ = Scratch("scores", kChunk * kKeys, "global");
     sums_ = Scratch("sums", kChunk * padded_width_, "global");
@@ -277,15 +346,18 @@ class AttentionEmitter {
     total_ = Scratch("total", kChunk * lanes_, "local");
     factor_ = Scratch("factor", kChunk, "local");
     ffi::Array<Stmt> seq = allocs_;
-    seq.push_back(tir::Bind(count_, ir::Min(kChunk, queries - first_)));
+    seq.push_back(tir::Bind(count_, ir::Min(kChunk, rows - first_)));
     seq.push_back(Start());
     Var number("block", Int(64)), first_key("first_key", Int(64));
     key_start_ = first_key;
     Var here("here", Int(64));
     here_ = here;
+    const bool near = depth_ * kKeys * 4 * 2 <= traits_.l1_bytes;
+    const int64_t few = near ? kFewRowsNear : kFewRows;
     ffi::Array<Stmt> step = {tir::Bind(first_key, number * Expr(kKeys)),
-                             tir::Bind(here, ir::Min(kKeys, keys_ - first_key)), PackKeys(),
-                             Products()};
+                             tir::Bind(here, ir::Min(kKeys, keys_ - first_key)),
+                             tir::IfThenElse(ir::LessEqual(count_, Expr(few)), Dots(),
+                                             SeqStmt::Flatten({PackKeys(), Products()}))};
     Stmt whole = UpdateRows(false), partial = UpdateRows(true);
     step.push_back(analyzer_->ProveEqual(ir::FloorMod(keys_, kKeys), 0)
                        ? whole
@@ -334,7 +406,7 @@ class AttentionEmitter {
     Expr bound = LastSeen();
     if (!bound.defined()) return all;
     Map last;
-    last.Set(masked_->spatial[query_].var, first_ + count_ - Expr(1));
+    last.Set(masked_->spatial[query_].var, RowPlace(query_, first_ + count_ - Expr(1)));
     for (size_t i = 0; i < masked_->spatial.size(); ++i) {
       if (i != query_ && UsesVar(bound, masked_->spatial[i].var)) return all;
     }
@@ -365,6 +437,7 @@ class AttentionEmitter {
     Map map;
     map.Set(scores_->reduce[0].var, d.var);
     map.Set(scores_->spatial[key_].var, key_start_ + j.var);
+    if (shared_ > 1) map.Set(scores_->spatial[head_].var, GroupPlace(head_));
     pack.value = ir::Cast(Float(32), tir::Substitute(k_, map));
     Buffer out("keys", {Expr(depth_), Expr(kKeys)}, Float(32));
     pack.out = out;
@@ -386,8 +459,25 @@ class AttentionEmitter {
     return tir::IfThenElse(ir::Greater(count_, Expr(rows / 2)), tiles, single);
   }
 
-  // The query that row `r` of the chunk is; rows behind the last are the last.
-  Expr QueryAt(const Expr& row) const { return ir::Min(first_ + row, first_ + count_ - Expr(1)); }
+  // The row that row `r` of the chunk is; rows behind the last are the last.
+  Expr Inside(const Expr& row) const { return ir::Min(first_ + row, first_ + count_ - Expr(1)); }
+
+  // scores = q k^T, one key after the other.
+  Stmt Dots() {
+    Var row("row", Int(64));
+    Axis j{Var("j", Int(64)), here_};
+    Stage dots = *scores_;
+    dots.spatial = {j};
+    Map map = AtRow(first_ + row);
+    map.Set(scores_->spatial[key_].var, key_start_ + j.var);
+    dots.value = tir::Substitute(scores_->value, map);
+    dots.indices = {j.var};
+    dots.out = Buffer("scores", {Expr(kKeys)}, Float(32));
+    Stage flat = FlattenStage(dots, analyzer_);
+    flat.out = block_;
+    flat.indices = {row * Expr(kKeys) + j.var};
+    return For(row, 0, count_, ForKind::kSerial, EmitNest(flat, traits_, analyzer_));
+  }
 
   // scores = q k^T
   Stmt Products() {
@@ -399,8 +489,7 @@ class AttentionEmitter {
         return packed_.Load({d * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane});
       };
       auto left = [&](const Expr& row) {
-        Map map;
-        map.Set(scores_->spatial[query_].var, QueryAt(row));
+        Map map = AtRow(Inside(row));
         map.Set(scores_->reduce[0].var, d);
         return ir::Cast(Float(32), tir::Substitute(q_, map));
       };
@@ -491,9 +580,7 @@ class AttentionEmitter {
       reader.values[scores_->out->get()] = block_.Load({row * Expr(kKeys) + at});
       Map map;
       for (size_t i = 0; i < masked_->spatial.size(); ++i) {
-        map.Set(masked_->spatial[i].var, i == query_ ? first_ + row
-                                         : i == key_ ? key_start_ + at
-                                                     : Expr(scores_->spatial[i].var));
+        map.Set(masked_->spatial[i].var, i == key_ ? key_start_ + at : RowPlace(i, first_ + row));
       }
       Expr value = tir::Substitute(reader.Mutate(FlatValue(masked_->value)), map);
       if (partial) {
@@ -563,8 +650,7 @@ class AttentionEmitter {
               const int64_t offset = (done + v) * lanes_;
               Map map;
               for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-                if (i != key_ && i != query_)
-                  map.Set(FindAxis(*weighted_, i), scores_->spatial[i].var);
+                if (i != key_ && i != query_) map.Set(FindAxis(*weighted_, i), GroupPlace(i));
               }
               map.Set(weighted_->reduce[0].var, key_start_ + k);
               map.Set(wide_axis_, Expr(offset) + lane);
@@ -602,8 +688,7 @@ class AttentionEmitter {
       reader.values[sum_->out->get()] = all;
       Map map;
       for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-        if (i == key_) continue;
-        map.Set(ResultAxis(i), i == query_ ? first_ + row : Expr(scores_->spatial[i].var));
+        if (i != key_) map.Set(ResultAxis(i), RowPlace(i, first_ + row));
       }
       map.Set(result_->spatial[WidePlace()].var, Expr(offset) + lane);
       Stage flat = *result_;
@@ -628,6 +713,8 @@ class AttentionEmitter {
   const Stage *scores_ = nullptr, *masked_ = nullptr, *exp_ = nullptr, *sum_ = nullptr,
               *weighted_ = nullptr, *result_ = nullptr;
   size_t query_ = 0, key_ = 0;  // axes of the scores
+  size_t head_ = 0;             // the axis of heads, `shared_` of which share keys; none: the rank
+  int64_t shared_ = 1;
   Expr q_, k_, v_;
   ffi::Map<Var, Var> weighted_axes_;  // of the weighted sum -> of the scores
   Var wide_axis_{Var("e", Int(64))};
@@ -638,7 +725,7 @@ class AttentionEmitter {
   Buffer packed_{Buffer("keys", {Expr(1)}, Float(32))},
       block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_, factor_ = packed_;
   Expr first_, key_start_, here_;
-  Var count_{Var("queries", Int(64))};
+  Var count_{Var("rows", Int(64))};
 };
 
 }  // namespace

@@ -71,7 +71,13 @@ def one_head(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.V
     return emit(op.matmul(emit(op.nn.softmax(s)), v))
 
 
-FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head]
+def capped(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = emit(op.multiply(scores(emit, q, k), number(0.5)))
+    s = emit(op.multiply(emit(op.tanh(emit(op.divide(s, number(3.0))))), number(3.0)))
+    return weighted(emit, emit(op.nn.softmax(emit(op.add(s, mask)))), v)
+
+
+FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head, capped]
 
 
 def other_axis(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
