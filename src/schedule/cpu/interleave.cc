@@ -116,7 +116,8 @@ class Interleaver {
 
   bool OnlyIndicesUseAxes(const std::vector<BufferLoad>& loads) const {
     LoadReplacer replacer;
-    for (const BufferLoad& load : loads) replacer.values.emplace_back(load.get(), Expr(0));
+    for (const BufferLoad& load : loads)
+      replacer.values.emplace_back(load.get(), ir::Const(load.dtype(), 0));
     return !UsesAny(replacer.Mutate(stage_.value), {few_, along_});
   }
 

@@ -13,6 +13,7 @@ from random_graphs import feeds_of, model_of
 
 pytestmark = pytest.mark.peer
 
+ONCE_WRONG = [710488]  # formulas around planes that become pixels
 FIRST, LAST = map(int, os.environ.get("RANDOM_GRAPHS", "0:16").split(":"))
 
 
@@ -26,7 +27,7 @@ def close(ours: np.ndarray, peer: np.ndarray) -> bool:
     return bool(off.sum() <= 0.01 * off.size)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, LAST))
+@pytest.mark.parametrize("seed", sorted({*range(FIRST, LAST), *ONCE_WRONG}))
 def test_model(seed, run_model_once):
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as REFUSED
