@@ -34,7 +34,6 @@ constexpr int64_t kMaxRowForms = 8;
 // Tiles of no more rows wait for B; the second number, where it lies beyond the second cache.
 constexpr int64_t kRowsThatWait = 3;
 constexpr int64_t kRowsThatWaitForMemory = 6;
-constexpr int64_t kLineBytes = 64;
 constexpr int64_t kAheadInMemory = 2048;  // bytes
 // Where more tiles share a panel, waiting for its first passage is not felt.
 constexpr int64_t kTilesThatHidePanels = 32;
@@ -214,7 +213,7 @@ class ContractionEmitter {
   int64_t BytesOfB(const Expr& depth) const {
     const Expr elements = analyzer_->Simplify(c_.vector.extent * depth);
     const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
-    return ir::AsInt(elements).value_or(0) * (c_.b_in_words ? 1 : c_.group) * SizeInBytes(type);
+    return ir::AsInt(elements).value_or(0) * c_.GroupInB() * SizeInBytes(type);
   }
 
   Contraction::FetchOfB HowToFetchB(int64_t bytes) const {
@@ -238,7 +237,7 @@ class ContractionEmitter {
   bool PanelsAreRuns() const {
     if (c_.side_by_side.has_value() || c_.stage.reduce.empty()) return false;
     auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.stage.reduce);
-    Expr run = width_ * (c_.b_in_words ? 1 : c_.group);
+    Expr run = width_ * c_.GroupInB();
     for (size_t i = c_.stage.reduce.size(); i-- > 0;) {
       const Axis& axis = c_.stage.reduce[i];
       if (!b.has_value() || !ir::AsInt(axis.extent).has_value() ||
@@ -260,8 +259,7 @@ class ContractionEmitter {
       if (!map.count(axis.var)) map.Set(axis.var, Expr(0));
     }
     const auto* load = c_.LoadOf(c_.b);
-    const int64_t bytes =
-        width_ * (c_.b_in_words ? 1 : c_.group) * SizeInBytes(Buffer(load->buffer).elem_dtype());
+    const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(Buffer(load->buffer).elem_dtype());
     const int64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
     const int64_t known = std::max<int64_t>(1, ir::AsInt(tiles).value_or(kUsualTiles));
     const Expr part = ir::CeilDiv(rows * Expr(lines), ir::Max(tiles, 1));
@@ -404,7 +402,11 @@ class ContractionEmitter {
     auto code = [&](int64_t rows, const Expr& start) {
       part.rows = rows;
       part.row_start = start;
-      if (part.next.has_value()) part.next->tile = LinearIndex(c_.outer_a) * num_tiles_ + at;
+      // Of a block the tiles of this pass share the next one, of a panel all that there are.
+      if (part.next.has_value()) {
+        part.next->tile =
+            part.partial.has_value() ? Expr(tile) : LinearIndex(c_.outer_a) * num_tiles_ + at;
+      }
       return EmitTile(c, width_, part, machine_, analyzer_);
     };
     if (auto low = ir::AsInt(heights.low)) {
@@ -439,7 +441,7 @@ class ContractionEmitter {
     const Axis& outermost = c_.stage.reduce.front();
     const int64_t extent = ir::AsInt(outermost.extent).value();
     const int64_t bytes = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
-    const int64_t each = depth.value() / extent * (c_.b_in_words ? 1 : c_.group) * bytes * width_;
+    const int64_t each = depth.value() / extent * c_.GroupInB() * bytes * width_;
     if (each * extent <= machine_.l2_bytes / 2) return std::nullopt;
     const int64_t most = std::max<int64_t>(1, machine_.l2_bytes / 4 / each);
     const int64_t count = (extent + most - 1) / most;

@@ -52,6 +52,8 @@ struct Contraction {
   FetchOfB fetch_b;
   bool dot_signed = false;  // the machine has an instruction for two signed sides
 
+  // Elements that B's buffer has for each step of the innermost axis of the sum and column.
+  int64_t GroupInB() const { return b_in_words ? 1 : group; }
   bool BothSigned() const { return a_is_signed && b_is_signed; }
   // Where it has none the left side is made unsigned, by adding 128, which the result takes back.
   bool NeedsCorrection() const { return group == 4 && BothSigned() && !dot_signed; }

@@ -13,6 +13,7 @@ using target::Machine;
 
 // Additions that are worth a thread of their own.
 inline constexpr int64_t kWorkPerThread = 8192;
+inline constexpr int64_t kLineBytes = 64;  // of a cache
 // Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
 // calling thread.
 inline constexpr const char* kParallelIf = "parallel_if";

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedule/cpu/contraction.h"
+#include "schedule/cpu/loads.h"
 #include "tir/dot.h"
 
 namespace relaxvm::schedule::cpu {
@@ -16,7 +17,6 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
-constexpr int64_t kLineBytes = 64;
 
 class TileEmitter {
  public:
@@ -138,7 +138,7 @@ class TileEmitter {
       map.Set(c_.vector.var, panel_start_ + Expr(c.offset));
     }
     const auto* load = c_.LoadOf(c_.b);
-    const int64_t each = c_.b_in_words ? 1 : c_.group;
+    const int64_t each = c_.GroupInB();
     Expr predicate;
     if (c_.panel_width == 0 && last && part_.limit.defined()) {
       Expr inside = (part_.limit - panel_start_ - Expr(c.offset)) * Expr(each);
@@ -163,19 +163,10 @@ class TileEmitter {
     map.Set(c_.row.var, row_start_);
     const Expr from = tir::Substitute(load->indices[0], map);
     const Expr at = from + Expr(row * ir::AsInt(linear->Coeff(c_.row.var)).value());
-    class Moved : public tir::StmtMutator {
-     public:
-      Moved(const tir::BufferLoadObj* load, const Expr& at) : load_(load), at_(at) {}
-      Expr MutateBufferLoad(const tir::BufferLoad& load) override {
-        if (load.get() != load_) return load;
-        return tir::BufferLoad(load->buffer, {at_}, load->predicate, load->span);
-      }
-
-     private:
-      const tir::BufferLoadObj* load_;
-      const Expr& at_;
-    };
-    return Moved(load, at).Mutate(c_.a);
+    LoadReplacer replacer;
+    replacer.values.emplace_back(load,
+                                 tir::BufferLoad(load->buffer, {at}, load->predicate, load->span));
+    return replacer.Mutate(c_.a);
   }
 
   Expr LeftWord(int64_t row) const {
@@ -311,7 +302,7 @@ class TileEmitter {
     if (loop == nullptr || part_.rows > most_rows) return steps;
     Buffer b(c_.LoadOf(c_.b)->buffer);
     const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
-    const int64_t run = (c_.b_in_words ? 1 : c_.group) * width_ * count;  // elements of each step
+    const int64_t run = c_.GroupInB() * width_ * count;  // elements of each step
     const int64_t lines = (run + line - 1) / line;
     const int64_t ahead = std::max<int64_t>(1, ahead_bytes / kLineBytes / lines) * count;
     ffi::Map<Var, Expr> map;

@@ -27,7 +27,6 @@ using tir::ForObj;
 using tir::SeqStmt;
 
 constexpr int64_t kMaxLanes = 16;  // code grows with its square
-constexpr int64_t kLineBytes = 64;
 // Bytes of a block in a row of the result, and elements of it in a row of the operand.
 struct BlockShape {
   int64_t run_bytes, from;
