@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "schedule/cpu/cpu.h"
+#include "schedule/cpu/attention.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -27,7 +27,6 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr size_t kNumStages = 7;
 constexpr int64_t kRows = 6;    // of a register tile
 constexpr int64_t kChunk = 48;  // rows of a task: a multiple of both kinds of tile
 // Rows that turning the keys would not pay for: more of them where the first cache keeps a block.
@@ -37,22 +36,6 @@ constexpr int64_t kMaxDepth = 512;
 constexpr double kLowest = -3.4028234663852886e38;  // float32: what starts a maximum
 
 using Map = ffi::Map<Var, Expr>;
-
-const BufferLoadObj* LoadOf(const Expr& e) { return StripCasts(e).as<BufferLoadObj>(); }
-
-// The two factors of a sum of products.
-const BinaryObj* ProductOf(const Stage& s) {
-  if (s.combine != Combine::kSum) return nullptr;
-  const auto* product = StripCasts(s.value).as<BinaryObj>();
-  return product != nullptr && product->op == BinaryOp::kMul ? product : nullptr;
-}
-
-bool Reads(const Stage& s, const Stage& writer) {
-  for (const Var& read : ReadsOf(s)) {
-    if (read.same_as(*writer.out)) return true;
-  }
-  return false;
-}
 
 // Replaces loads of buffers by values.
 class BufferReader : public tir::StmtMutator {
@@ -66,36 +49,34 @@ class BufferReader : public tir::StmtMutator {
 
 class AttentionEmitter {
  public:
-  AttentionEmitter(const Program& program, size_t at, const Machine& traits,
-                   arith::Analyzer* analyzer)
-      : program_(program), at_(at), traits_(traits), analyzer_(analyzer) {}
+  AttentionEmitter(const AttentionParts& parts, const Machine& traits, arith::Analyzer* analyzer)
+      : of_(parts), traits_(traits), analyzer_(analyzer) {}
 
-  // Reads the stages from `at` on; false when they are something else.
-  bool Read() {
-    if (at_ + kNumStages > program_.stages.size()) return false;
-    for (size_t i = at_; i < at_ + kNumStages; ++i) {
-      const Stage& s = program_.stages[i];
-      if (s.IsOpaque() || s.indices.size() != s.spatial.size() || s.finish.defined()) return false;
-      for (size_t d = 0; d < s.indices.size(); ++d) {
-        if (!s.indices[d].same_as(s.spatial[d].var)) return false;
-      }
-      if (i + 1 < at_ + kNumStages && !OnlyInside(s)) return false;
-    }
-    if (!(ReadSoftmax() && ReadScores() && ReadWeighted() && Fits())) return false;
-    FindSharedHeads();
-    return true;
+  // Is there a form for these sizes?
+  bool Fits() {
+    const auto depth = ir::AsInt(of_.scores->reduce[0].extent);
+    const auto width = ir::AsInt(of_.weighted->spatial[of_.WidePlace()].extent);
+    if (!depth.has_value() || !width.has_value()) return false;
+    depth_ = depth.value(), width_ = width.value();
+    keys_ = of_.scores->spatial[of_.key].extent;
+    lanes_ = traits_.Lanes(4);
+    if (lanes_ < 4 || kKeys % lanes_ != 0) return false;
+    vectors_ = std::min<int64_t>(traits_.num_vectors >= 32 ? 4 : 2, kKeys / lanes_);
+    padded_width_ = (width_ + lanes_ - 1) / lanes_ * lanes_;
+    return of_.scores->value.dtype() == Float(32) && of_.weighted->value.dtype() == Float(32) &&
+           depth_ >= 1 && width_ >= 1 && depth_ <= kMaxDepth && width_ <= kMaxDepth;
   }
 
   RowForm Run() {
-    Expr rows = scores_->spatial[query_].extent * Expr(shared_);
+    Expr rows = of_.scores->spatial[of_.query].extent * Expr(of_.shared);
     Var chunk("chunk", Int(64));
     first_ = chunk * Expr(kChunk);
     count_ = Var("rows", Int(64));
     RowForm form;
-    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-      if (i == query_ || i == key_) continue;
-      Axis axis = scores_->spatial[i];
-      if (i == head_) axis.extent = analyzer_->Simplify(ir::FloorDiv(axis.extent, shared_));
+    for (size_t i = 0; i < of_.scores->spatial.size(); ++i) {
+      if (i == of_.query || i == of_.key) continue;
+      Axis axis = of_.scores->spatial[i];
+      if (i == of_.head) axis.extent = analyzer_->Simplify(ir::FloorDiv(axis.extent, of_.shared));
       form.rows.push_back(axis);
     }
     form.rows.push_back({chunk, analyzer_->Simplify(ir::CeilDiv(rows, kChunk))});
@@ -105,231 +86,24 @@ class AttentionEmitter {
   }
 
  private:
-  const Stage& At(size_t i) const { return program_.stages[at_ + i]; }
-
-  bool OnlyInside(const Stage& writer) const {
-    bool temp = false;
-    for (const Buffer& b : program_.temps) temp |= b.same_as(*writer.out);
-    for (size_t i = 0; i < program_.stages.size(); ++i) {
-      if ((i < at_ || i >= at_ + kNumStages) && Reads(program_.stages[i], writer)) return false;
-    }
-    return temp;
-  }
-
-  // scores, masked, max, exp, sum and weighted in any order, result.
-  bool ReadSoftmax() {
-    scores_ = &At(0), masked_ = &At(1), exp_ = &At(3), result_ = &At(6);
-    const bool sum_first = ProductOf(At(5)) != nullptr;
-    sum_ = &At(sum_first ? 4 : 5), weighted_ = &At(sum_first ? 5 : 4);
-    const Stage &max = At(2), &exp = *exp_, &sum = *sum_;
-    if (masked_->combine != Combine::kNone || !Reads(*masked_, *scores_)) return false;
-    if (max.combine != Combine::kMax || max.reduce.size() != 1) return false;
-    const auto* maximum_of = LoadOf(max.value);
-    if (maximum_of == nullptr || !maximum_of->buffer.same_as(*masked_->out)) return false;
-    const auto* e = exp.value.as<ir::IntrinObj>();
-    if (exp.combine != Combine::kNone || e == nullptr || e->intrin != Intrin::kExp) return false;
-    const auto* moved = e->args[0].as<BinaryObj>();
-    if (moved == nullptr || moved->op != BinaryOp::kSub) return false;
-    const auto *score = LoadOf(moved->a), *greatest = LoadOf(moved->b);
-    if (score == nullptr || greatest == nullptr || !score->buffer.same_as(*masked_->out) ||
-        !greatest->buffer.same_as(*max.out))
-      return false;
-    if (sum.combine != Combine::kSum || sum.reduce.size() != 1) return false;
-    const auto* summed = LoadOf(sum.value);
-    if (summed == nullptr || !summed->buffer.same_as(*exp.out)) return false;
-    // All of them at the same place, the keys last.
-    const size_t rank = masked_->spatial.size();
-    key_ = rank - 1;
-    if (exp.spatial.size() != rank || max.spatial.size() + 1 != rank ||
-        sum.spatial.size() + 1 != rank)
-      return false;
-    auto walks = [](const BufferLoadObj* load, const Stage& s) {
-      std::vector<Axis> all = s.spatial;
-      all.insert(all.end(), s.reduce.begin(), s.reduce.end());
-      for (size_t d = 0; d < load->indices.size(); ++d) {
-        if (d >= all.size() || !load->indices[d].same_as(all[d].var)) return false;
-      }
-      return true;
-    };
-    if (!walks(maximum_of, max) || !walks(summed, sum) || !walks(score, exp) ||
-        !walks(greatest, exp))
-      return false;
-    bool same_place = true;
-    tir::PostOrderVisit(tir::Evaluate(masked_->value), [&](const ffi::ObjectRef& node) {
-      const auto* load = node.as<BufferLoadObj>();
-      if (load != nullptr && load->buffer.same_as(*scores_->out))
-        same_place = same_place && walks(load, *masked_);
-    });
-    return same_place && masked_->value.dtype() == Float(32);
-  }
-
-  // scores[..., s, ..., t] = sum over d of q[..., s, d] * k[..., t, d]
-  bool ReadScores() {
-    const auto* product = ProductOf(*scores_);
-    if (product == nullptr || scores_->reduce.size() != 1 ||
-        scores_->spatial.size() != masked_->spatial.size())
-      return false;
-    const Var &t = scores_->spatial[key_].var, &d = scores_->reduce[0].var;
-    for (const auto& [q, k] : {std::pair(product->a, product->b), {product->b, product->a}}) {
-      if (LoadOf(q) == nullptr || LoadOf(k) == nullptr) return false;
-      if (UsesVar(q, t) || !UsesVar(k, t) || !UsesVar(q, d) || !UsesVar(k, d)) continue;
-      q_ = q, k_ = k;
-      size_t found = 0;
-      for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-        if (!UsesVar(q, scores_->spatial[i].var) || UsesVar(k, scores_->spatial[i].var)) continue;
-        query_ = i;
-        ++found;
-      }
-      return found == 1;
-    }
-    return false;
-  }
-
-  // weighted[..., s, ..., e] = sum over t of p[..., s, t] * v[..., t, e]
-  bool ReadWeighted() {
-    const auto* product = ProductOf(*weighted_);
-    if (product == nullptr || weighted_->reduce.size() != 1) return false;
-    Expr p = product->a;
-    v_ = product->b;
-    const auto* load = LoadOf(p);
-    if (load == nullptr || !load->buffer.same_as(*exp_->out)) {
-      std::swap(p, v_);
-      load = LoadOf(p);
-    }
-    if (load == nullptr || !load->buffer.same_as(*exp_->out) || LoadOf(v_) == nullptr) return false;
-    if (!load->indices[key_].same_as(weighted_->reduce[0].var)) return false;
-    // Names of the axes of the scores in terms of those of the result.
-    const size_t rank = scores_->spatial.size();
-    if (weighted_->spatial.size() != rank || result_->spatial.size() != rank) return false;
-    const Axis* width = nullptr;
-    for (const Axis& axis : weighted_->spatial) {
-      bool in_scores = false;
-      for (size_t i = 0; i < rank; ++i) {
-        if (i == key_ || !load->indices[i].same_as(axis.var)) continue;
-        weighted_axes_.Set(axis.var, scores_->spatial[i].var);
-        in_scores = true;
-      }
-      if (in_scores) continue;
-      if (width != nullptr) return false;
-      width = &axis;
-    }
-    if (width == nullptr || weighted_axes_.size() + 1 != rank) return false;
-    wide_axis_ = width->var;
-    for (size_t i = 0; i < rank; ++i) {
-      if (i != key_ && i != query_) continue;
-      if (i == query_ && UsesVar(v_, FindAxis(*weighted_, i))) return false;
-    }
-    if (result_->combine != Combine::kNone || !Reads(*result_, *weighted_)) return false;
-    // The result reads both at its own place.
-    bool same_place = true;
-    tir::PostOrderVisit(tir::Evaluate(result_->value), [&](const ffi::ObjectRef& node) {
-      const auto* l = node.as<BufferLoadObj>();
-      if (l == nullptr) return;
-      if (l->buffer.same_as(*weighted_->out)) {
-        for (size_t i = 0; i < rank; ++i)
-          same_place = same_place && l->indices[i].same_as(result_->spatial[i].var);
-      } else if (l->buffer.same_as(*sum_->out)) {
-        for (size_t i = 0, at = 0; i < rank; ++i) {
-          if (i == key_) continue;
-          same_place = same_place && l->indices[at++].same_as(ResultAxis(i));
-        }
-      }
-    });
-    return same_place;
-  }
-
-  // The axis of the weighted sum (of the result) that is axis `i` of the scores.
-  Var FindAxis(const Stage& s, size_t i) const {
-    for (size_t d = 0; d < weighted_->spatial.size(); ++d) {
-      auto it = weighted_axes_.find(weighted_->spatial[d].var);
-      if (it != weighted_axes_.end() && (*it).second.same_as(scores_->spatial[i].var))
-        return s.spatial[d].var;
-    }
-    RELAXVM_UNREACHABLE();
-  }
-  Var ResultAxis(size_t i) const { return FindAxis(*result_, i); }
-  size_t WidePlace() const {
-    for (size_t d = 0; d < weighted_->spatial.size(); ++d) {
-      if (weighted_->spatial[d].var.same_as(wide_axis_)) return d;
-    }
-    RELAXVM_UNREACHABLE();
-  }
-
-  bool Fits() {
-    const auto depth = ir::AsInt(scores_->reduce[0].extent);
-    const auto width = ir::AsInt(weighted_->spatial[WidePlace()].extent);
-    if (!depth.has_value() || !width.has_value()) return false;
-    depth_ = depth.value(), width_ = width.value();
-    keys_ = scores_->spatial[key_].extent;
-    lanes_ = traits_.Lanes(4);
-    if (lanes_ < 4 || kKeys % lanes_ != 0) return false;
-    vectors_ = std::min<int64_t>(traits_.num_vectors >= 32 ? 4 : 2, kKeys / lanes_);
-    padded_width_ = (width_ + lanes_ - 1) / lanes_ * lanes_;
-    return scores_->value.dtype() == Float(32) && weighted_->value.dtype() == Float(32) &&
-           depth_ >= 1 && width_ >= 1 && depth_ <= kMaxDepth && width_ <= kMaxDepth;
-  }
-
-  // Heads that read the same keys and values: the axis that both use as  head // shared.
-  void FindSharedHeads() {
-    head_ = scores_->spatial.size();
-    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-      if (i == query_ || i == key_) continue;
-      const Var& head = scores_->spatial[i].var;
-      std::optional<int64_t> shared;
-      tir::PostOrderVisit(tir::Evaluate(k_), [&](const ffi::ObjectRef& node) {
-        const auto* quotient = node.as<BinaryObj>();
-        if (quotient == nullptr || quotient->op != BinaryOp::kFloorDiv) return;
-        auto by = ir::AsInt(quotient->b);
-        if (quotient->a.same_as(head) && by && !shared) shared = *by;
-      });
-      const auto heads = ir::AsInt(scores_->spatial[i].extent);
-      if (!shared || !heads || *shared < 2 || *heads % *shared != 0) continue;
-      if (!DependsOnGroup(k_, head, *shared) ||
-          !DependsOnGroup(v_, FindAxis(*weighted_, i), *shared))
-        continue;
-      head_ = i;
-      shared_ = *shared;
-      return;
-    }
-  }
-
-  // Is every use of `head` in `e`  head // shared?
-  static bool DependsOnGroup(const Expr& e, const Var& head, int64_t shared) {
-    class Others : public tir::StmtMutator {
-     public:
-      Others(const Var& head, int64_t shared) : head_(head), shared_(shared) {}
-      Expr MutateBinary(const ir::Binary& e) override {
-        if (e->op == BinaryOp::kFloorDiv && e->a.same_as(head_) && ir::IsIntValue(e->b, shared_))
-          return Expr(0);
-        return tir::StmtMutator::MutateBinary(e);
-      }
-
-     private:
-      const Var& head_;
-      int64_t shared_;
-    };
-    return !UsesVar(Others(head, shared).Mutate(e), head);
-  }
-
-  // ---- code
-
+ private:
   // The axes of the scores, but for the keys, at row `row` of all rows of the task's group.
   Map AtRow(const Expr& row) const {
     Map map;
-    for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-      if (i != key_) map.Set(scores_->spatial[i].var, RowPlace(i, row));
+    for (size_t i = 0; i < of_.scores->spatial.size(); ++i) {
+      if (i != of_.key) map.Set(of_.scores->spatial[i].var, RowPlace(i, row));
     }
     return map;
   }
   Expr RowPlace(size_t axis, const Expr& row) const {
-    if (axis == query_) return shared_ == 1 ? row : Expr(ir::FloorDiv(row, shared_));
-    const Var& own = scores_->spatial[axis].var;
-    return axis == head_ ? own * Expr(shared_) + ir::FloorMod(row, shared_) : Expr(own);
+    if (axis == of_.query) return of_.shared == 1 ? row : Expr(ir::FloorDiv(row, of_.shared));
+    const Var& own = of_.scores->spatial[axis].var;
+    return axis == of_.head ? own * Expr(of_.shared) + ir::FloorMod(row, of_.shared) : Expr(own);
   }
   // The first head of the task's group stands for all of them.
   Expr GroupPlace(size_t axis) const {
-    const Var& own = scores_->spatial[axis].var;
-    return axis == head_ ? own * Expr(shared_) : Expr(own);
+    const Var& own = of_.scores->spatial[axis].var;
+    return axis == of_.head ? own * Expr(of_.shared) : Expr(own);
   }
 
   Buffer Scratch(const char* name, int64_t elems, const char* scope) {
@@ -371,10 +145,10 @@ class AttentionEmitter {
   // The last key that a query sees, when the mask is  select(key <= bound(query), score, -inf).
   // Undefined for other masks, and where the bound does not grow with the query.
   Expr LastSeen() const {
-    const auto* choice = masked_->value.as<ir::SelectObj>();
+    const auto* choice = of_.masked->value.as<ir::SelectObj>();
     if (choice == nullptr || !ir::StructuralEqual(choice->false_value, ir::MinValue(Float(32))))
       return Expr();
-    const Var &key = masked_->spatial[key_].var, &query = masked_->spatial[query_].var;
+    const Var &key = of_.masked->spatial[of_.key].var, &query = of_.masked->spatial[of_.query].var;
     std::vector<Expr> terms{choice->condition};
     while (!terms.empty()) {
       Expr term = terms.back();
@@ -406,9 +180,9 @@ class AttentionEmitter {
     Expr bound = LastSeen();
     if (!bound.defined()) return all;
     Map last;
-    last.Set(masked_->spatial[query_].var, RowPlace(query_, first_ + count_ - Expr(1)));
-    for (size_t i = 0; i < masked_->spatial.size(); ++i) {
-      if (i != query_ && UsesVar(bound, masked_->spatial[i].var)) return all;
+    last.Set(of_.masked->spatial[of_.query].var, RowPlace(of_.query, first_ + count_ - Expr(1)));
+    for (size_t i = 0; i < of_.masked->spatial.size(); ++i) {
+      if (i != of_.query && UsesVar(bound, of_.masked->spatial[i].var)) return all;
     }
     Expr seen = ir::FloorDiv(tir::Substitute(bound, last), kKeys) + Expr(1);
     return ir::Max(ir::Min(all, seen), Expr(0));
@@ -435,10 +209,10 @@ class AttentionEmitter {
     Axis d{Var("d", Int(64)), Expr(depth_)}, j{Var("j", Int(64)), here_};
     pack.spatial = {d, j};
     Map map;
-    map.Set(scores_->reduce[0].var, d.var);
-    map.Set(scores_->spatial[key_].var, key_start_ + j.var);
-    if (shared_ > 1) map.Set(scores_->spatial[head_].var, GroupPlace(head_));
-    pack.value = ir::Cast(Float(32), tir::Substitute(k_, map));
+    map.Set(of_.scores->reduce[0].var, d.var);
+    map.Set(of_.scores->spatial[of_.key].var, key_start_ + j.var);
+    if (of_.shared > 1) map.Set(of_.scores->spatial[of_.head].var, GroupPlace(of_.head));
+    pack.value = ir::Cast(Float(32), tir::Substitute(of_.k, map));
     Buffer out("keys", {Expr(depth_), Expr(kKeys)}, Float(32));
     pack.out = out;
     pack.indices = {d.var, j.var};
@@ -466,11 +240,11 @@ class AttentionEmitter {
   Stmt Dots() {
     Var row("row", Int(64));
     Axis j{Var("j", Int(64)), here_};
-    Stage dots = *scores_;
+    Stage dots = *of_.scores;
     dots.spatial = {j};
     Map map = AtRow(first_ + row);
-    map.Set(scores_->spatial[key_].var, key_start_ + j.var);
-    dots.value = tir::Substitute(scores_->value, map);
+    map.Set(of_.scores->spatial[of_.key].var, key_start_ + j.var);
+    dots.value = tir::Substitute(of_.scores->value, map);
     dots.indices = {j.var};
     dots.out = Buffer("scores", {Expr(kKeys)}, Float(32));
     Stage flat = FlattenStage(dots, analyzer_);
@@ -490,8 +264,8 @@ class AttentionEmitter {
       };
       auto left = [&](const Expr& row) {
         Map map = AtRow(Inside(row));
-        map.Set(scores_->reduce[0].var, d);
-        return ir::Cast(Float(32), tir::Substitute(q_, map));
+        map.Set(of_.scores->reduce[0].var, d);
+        return ir::Cast(Float(32), tir::Substitute(of_.q, map));
       };
       auto place = [&](const Expr& row, int64_t v, const Var& lane) {
         return row * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane;
@@ -577,12 +351,13 @@ class AttentionEmitter {
       Var lane("lane", Int(64));
       const Expr at = Expr(v * lanes_) + lane;
       BufferReader reader;
-      reader.values[scores_->out->get()] = block_.Load({row * Expr(kKeys) + at});
+      reader.values[of_.scores->out->get()] = block_.Load({row * Expr(kKeys) + at});
       Map map;
-      for (size_t i = 0; i < masked_->spatial.size(); ++i) {
-        map.Set(masked_->spatial[i].var, i == key_ ? key_start_ + at : RowPlace(i, first_ + row));
+      for (size_t i = 0; i < of_.masked->spatial.size(); ++i) {
+        map.Set(of_.masked->spatial[i].var,
+                i == of_.key ? key_start_ + at : RowPlace(i, first_ + row));
       }
-      Expr value = tir::Substitute(reader.Mutate(FlatValue(masked_->value)), map);
+      Expr value = tir::Substitute(reader.Mutate(FlatValue(of_.masked->value)), map);
       if (partial) {
         Expr predicate = ir::Less(lane, here_ - Expr(v * lanes_));
         value =
@@ -649,12 +424,13 @@ class AttentionEmitter {
             auto right = [&](int64_t v, const Var& lane) {
               const int64_t offset = (done + v) * lanes_;
               Map map;
-              for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-                if (i != key_ && i != query_) map.Set(FindAxis(*weighted_, i), GroupPlace(i));
+              for (size_t i = 0; i < of_.scores->spatial.size(); ++i) {
+                if (i != of_.key && i != of_.query)
+                  map.Set(of_.AxisOf(*of_.weighted, i), GroupPlace(i));
               }
-              map.Set(weighted_->reduce[0].var, key_start_ + k);
-              map.Set(wide_axis_, Expr(offset) + lane);
-              Expr value = ir::Cast(Float(32), tir::Substitute(FlatValue(v_), map));
+              map.Set(of_.weighted->reduce[0].var, key_start_ + k);
+              map.Set(of_.wide_axis, Expr(offset) + lane);
+              Expr value = ir::Cast(Float(32), tir::Substitute(FlatValue(of_.v), map));
               if (offset + lanes_ > width_)
                 value = PredicateLoads(value, lane, ir::Less(lane, Expr(width_ - offset)));
               return value;
@@ -683,41 +459,32 @@ class AttentionEmitter {
     for (int64_t offset = 0; offset < width_; offset += lanes_) {
       Var lane("lane", Int(64));
       BufferReader reader;
-      reader.values[weighted_->out->get()] =
+      reader.values[of_.weighted->out->get()] =
           sums_.Load({row * Expr(padded_width_) + Expr(offset) + lane});
-      reader.values[sum_->out->get()] = all;
+      reader.values[of_.sum->out->get()] = all;
       Map map;
-      for (size_t i = 0; i < scores_->spatial.size(); ++i) {
-        if (i != key_) map.Set(ResultAxis(i), RowPlace(i, first_ + row));
+      for (size_t i = 0; i < of_.scores->spatial.size(); ++i) {
+        if (i != of_.key) map.Set(of_.ResultAxis(i), RowPlace(i, first_ + row));
       }
-      map.Set(result_->spatial[WidePlace()].var, Expr(offset) + lane);
-      Stage flat = *result_;
-      flat.value = reader.Mutate(result_->value);
+      map.Set(of_.result->spatial[of_.WidePlace()].var, Expr(offset) + lane);
+      Stage flat = *of_.result;
+      flat.value = reader.Mutate(of_.result->value);
       flat = FlattenStage(flat, analyzer_);
       Expr value = tir::Substitute(flat.value, map), predicate;
       if (offset + lanes_ > width_) {
         predicate = ir::Less(lane, Expr(width_ - offset));
         value = PredicateLoads(value, lane, predicate);
       }
-      seq.push_back(For(
-          lane, 0, lanes_, ForKind::kVectorized,
-          BufferStore(*result_->out, value, {tir::Substitute(flat.indices[0], map)}, predicate)));
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                        BufferStore(*of_.result->out, value,
+                                    {tir::Substitute(flat.indices[0], map)}, predicate)));
     }
     return For(row, 0, count_, ForKind::kSerial, SeqStmt::Flatten(seq));
   }
 
-  const Program& program_;
-  size_t at_;
+  AttentionParts of_;
   const Machine& traits_;
   arith::Analyzer* analyzer_;
-  const Stage *scores_ = nullptr, *masked_ = nullptr, *exp_ = nullptr, *sum_ = nullptr,
-              *weighted_ = nullptr, *result_ = nullptr;
-  size_t query_ = 0, key_ = 0;  // axes of the scores
-  size_t head_ = 0;             // the axis of heads, `shared_` of which share keys; none: the rank
-  int64_t shared_ = 1;
-  Expr q_, k_, v_;
-  ffi::Map<Var, Var> weighted_axes_;  // of the weighted sum -> of the scores
-  Var wide_axis_{Var("e", Int(64))};
   int64_t depth_ = 0, width_ = 0, padded_width_ = 0, lanes_ = 1, vectors_ = 1;
   Expr keys_;
   // of the task
@@ -732,9 +499,11 @@ class AttentionEmitter {
 
 std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Machine& traits,
                                            arith::Analyzer* analyzer) {
-  AttentionEmitter emitter(program, at, traits, analyzer);
-  if (!emitter.Read()) return std::nullopt;
-  return AttentionForm{emitter.Run(), kNumStages};
+  auto parts = ReadAttention(program, at);
+  if (!parts.has_value()) return std::nullopt;
+  AttentionEmitter emitter(*parts, traits, analyzer);
+  if (!emitter.Fits()) return std::nullopt;
+  return AttentionForm{emitter.Run(), kAttentionStages};
 }
 
 }  // namespace relaxvm::schedule::cpu
