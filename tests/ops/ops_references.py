@@ -41,7 +41,7 @@ from ops_references_nn import (  # noqa: F401
     pixel_shuffle,
     rms_norm,
 )
-from ops_references_quantized import quantized_lstm  # noqa: F401
+from ops_references_quantized import block_matmul, quantized_lstm  # noqa: F401
 from ops_references_recurrent import gru, lstm, rnn  # noqa: F401
 
 Array = np.ndarray

@@ -57,3 +57,29 @@ def quantized_lstm(x: Array, r: Array, sums: Array, scales: Array, zeros: Array,
             state = new
         last_c[d] = cell[:, :hidden]
     return y, last_h, last_c
+
+
+def block_matmul(
+    x: Array, words: Array, scales: Array, zeros: Any, bits: int, columns: int, bytes: bool
+) -> Array:
+    strips, count, width = words.shape
+    blocks, codes = scales.shape[1], 32 // bits
+    places = [8 * (i % 4) + bits * (i // 4) for i in range(codes)]
+    code = np.stack([(words >> place) & ((1 << bits) - 1) for place in places], axis=2)
+    code = code.reshape(strips, blocks, count * codes // blocks, width)
+    middle = 2 ** (bits - 1) if zeros is None else zeros[:, :, None]
+    right = ((code - middle) * scales.astype("float64")[:, :, None]).transpose(1, 2, 0, 3)
+    left = x.reshape(x.shape[0], blocks, count * codes // blocks).astype("float64")
+    if bytes:
+        most = np.abs(x.reshape(left.shape)).max(axis=2, keepdims=True, initial=0)
+        per_step = np.where(
+            most == 0, np.float32(0), np.float32(127) / np.where(most == 0, np.float32(1), most)
+        )
+        left = np.round(x.reshape(left.shape) * per_step).astype("float64") * (
+            most / np.float32(127)
+        )
+    return (
+        np.einsum("mbk,bksw->msw", left, right)
+        .reshape(x.shape[0], strips * width)[:, :columns]
+        .astype("float32")
+    )

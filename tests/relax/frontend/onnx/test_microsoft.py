@@ -52,6 +52,21 @@ CASES = {
         "(x, w, s, z) }",
         {"w": RNG.integers(0, 255, (4, 2, 8)).astype(np.uint8), "s": RNG.random(8).astype(f4),
          "z": RNG.integers(0, 255, 4).astype(np.uint8)}, [{"x": (3, 32)}]),
+    "MatMulNBits of 8 bits": (
+        "g (float[n, s, 40] x) => (float[a, b, c] y) { y = com.microsoft.MatMulNBits<K=40, N=19, bits=8, block_size=32>"
+        "(x, w, s, , , o) }",
+        {"w": RNG.integers(0, 255, (19, 2, 32)).astype(np.uint8), "s": RNG.random(38).astype(f4) / 16,
+         "o": RNG.standard_normal(19).astype(f4)}, [{"x": (1, 1, 40)}, {"x": (3, 5, 40)}]),
+    "MatMulNBits of 2 bits": (
+        "g (float[n, 64] x) => (float[a, b] y) { y = com.microsoft.MatMulNBits<K=64, N=70, bits=2, block_size=32>"
+        "(x, w, s, z) }",
+        {"w": RNG.integers(0, 255, (70, 2, 8)).astype(np.uint8), "s": RNG.random((70, 2)).astype(f4),
+         "z": RNG.integers(0, 255, (70, 1)).astype(np.uint8)}, [{"x": (1, 64)}, {"x": (7, 64)}]),
+    "MatMulNBits with bytes": (
+        "g (float[n, 64] x) => (float[a, b] y) { y = com.microsoft.MatMulNBits<K=64, N=70, bits=4, block_size=32, "
+        "accuracy_level=4>(x, w, s, z) }",
+        {"w": RNG.integers(0, 255, (70, 2, 16)).astype(np.uint8), "s": RNG.random((70, 2)).astype(f4),
+         "z": RNG.integers(0, 255, (70, 1)).astype(np.uint8)}, [{"x": (1, 64)}, {"x": (7, 64)}, {"x": (13, 64)}]),
     "QLinearAdd": (
         "g (float[n, 8] x) => (float[a, b] y) { q = QuantizeLinear(x, s, z) "
         "r = com.microsoft.QLinearAdd(q, s, z, q, s, z, t, z) y = DequantizeLinear(r, t, z) }",

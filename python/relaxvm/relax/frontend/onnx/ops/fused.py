@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -217,45 +215,6 @@ def rotary_embedding(
         return y
     y = g.emit(op.permute_dims(y, [0, 2, 1, 3]))
     return op.reshape(y, [batch, length, g.scalars.mul(heads, depth)])
-
-
-@onnx_op("MatMulNBits", since=1, domain=MICROSOFT)
-def matmul_n_bits(
-    g: Graph,
-    x: Expr,
-    packed: Array,
-    scales: Array,
-    zeros: Array | None = None,
-    group_index: Expr | None = None,
-    bias: Expr | None = None,
-    *,
-    K: int,  # noqa: N803: ONNX's names
-    N: int,
-    accuracy_level: int = 0,
-    bits: int = 4,
-    block_size: int,
-    weight_prepacked: int = 0,
-) -> Expr:
-    """x times a matrix of small integers in blocks, each with a scale and a zero point; lowest bits first."""
-    if bits not in (2, 4, 8) or group_index is not None or weight_prepacked:
-        raise UnsupportedModel("only plain blocks of 2, 4 or 8 bits are supported")
-    blocks = -(-K // block_size)
-    codes = _unpacked(packed.reshape(N, -1), bits).reshape(N, blocks, block_size)
-    if zeros is None:
-        middle: Any = 1 << (bits - 1)
-    elif zeros.dtype == np.uint8:
-        middle = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks, None]
-    else:
-        middle = zeros.reshape(N, blocks, 1)
-    real = (codes.astype(np.float32) - middle) * scales.reshape(N, blocks, 1).astype(np.float32)
-    matrix = np.ascontiguousarray(real.reshape(N, -1)[:, :K].T)
-    y = op.matmul(x, g.constant(matrix, g.dtype(x)))
-    return y if bias is None else op.add(g.emit(y), bias)
-
-
-def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
-    parts = [(data >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(data.shape[0], -1)
 
 
 @onnx_op("ExpandDims", since=1, domain=MICROSOFT)
