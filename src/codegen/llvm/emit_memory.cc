@@ -133,7 +133,48 @@ llvm::SmallVector<int, 64> Backwards(int lanes) {
   return picks;
 }
 
+// The step of lanes that lie a few elements apart; 0: they lie otherwise.
+int64_t FewApart(Value* lane_stride) {
+  constexpr int64_t kMaxStep = 4;  // shuffles for each vector that is read
+  const auto* constant = llvm::dyn_cast_or_null<llvm::ConstantInt>(lane_stride);
+  const int64_t step = constant == nullptr ? 0 : constant->getSExtValue();
+  return step >= 2 && step <= kMaxStep ? step : 0;
+}
+
 }  // namespace
+
+// Every `step`-th element from `address` on: as many whole vectors as they span, each shuffled into
+// place.  The last one ends at the last element, so that none is read that does not exist.
+Value* ProgramEmitter::LoadSpaced(const BufferSlot& slot, const Address& address, int64_t step,
+                                  Value* mask) {
+  const int64_t lanes = address.lanes;
+  llvm::Type* type = ops_.StorageType(WithLanes(slot.dtype, address.lanes));
+  const llvm::Align align = AlignOf(slot.dtype);
+  Value* nothing = llvm::Constant::getNullValue(type);
+  Value* result = nullptr;
+  for (int64_t part = 0; part < step; ++part) {
+    const int64_t from = part < step - 1 ? part * lanes : (lanes - 1) * step + 1 - lanes;
+    // Where lane i of the result lies in this vector, and the lane of the mask for each element.
+    llvm::SmallVector<int, 64> picks, wanted(static_cast<size_t>(lanes), static_cast<int>(lanes));
+    for (int64_t i = 0; i < lanes; ++i) {
+      const int64_t at = i * step - from;
+      const bool here = i * step >= part * lanes && at >= 0 && at < lanes;
+      picks.push_back(static_cast<int>(here ? lanes + at : i));
+      if (here) wanted[static_cast<size_t>(at)] = static_cast<int>(i);
+    }
+    Value* pointer = ElementPointer(slot, b_.CreateAdd(address.offset, b_.getInt64(from)));
+    Value* vector = nullptr;
+    if (mask == nullptr) {
+      vector = WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align));
+    } else {
+      Value* no = llvm::Constant::getNullValue(mask->getType());
+      Value* kept = b_.CreateShuffleVector(mask, no, wanted);
+      vector = WithAlias(slot, b_.CreateMaskedLoad(type, pointer, align, kept, nothing));
+    }
+    result = b_.CreateShuffleVector(result == nullptr ? vector : result, vector, picks);
+  }
+  return result;
+}
 
 Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, Value* mask) {
   int lanes = address.lanes;
@@ -180,6 +221,8 @@ Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, 
     Value* scalar =
         WithAlias(slot, b_.CreateAlignedLoad(element, ElementPointer(slot, address.offset), align));
     value = ops_.Splat(scalar, lanes);
+  } else if (const int64_t step = plain ? FewApart(address.lane_stride) : 0; step > 0) {
+    value = LoadSpaced(slot, address, step, mask);
   } else {
     value = WithAlias(
         slot, b_.CreateMaskedGather(type, LanePointers(slot, address), align, mask, nothing));

@@ -155,6 +155,8 @@ class ProgramEmitter : private tir::StmtVisitor {
                     bool offset_done = false);
   Address AddressOf(const BufferSlot& slot, const ffi::Array<ir::Expr>& indices);
   void AddIndex(const ir::Expr& index, llvm::Value* stride, Address* address);
+  llvm::Value* LoadSpaced(const BufferSlot& slot, const Address& address, int64_t step,
+                          llvm::Value* mask);
   llvm::Value* EmitLoad(const BufferSlot& slot, const Address& address, llvm::Value* mask);
   void EmitStore(const BufferSlot& slot, const Address& address, llvm::Value* value,
                  llvm::Value* mask);

@@ -6,6 +6,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PatternMatch.h>
 
 #include <cmath>
 
@@ -433,8 +434,13 @@ Value* ValueOps::BFloatToFloat(Value* bits) {
   return b_.CreateBitCast(shifted, LikeShape(wide, b_.getFloatTy()));
 }
 
-// To nearest, ties to even, on the bits; a NaN stays one.
+// To nearest, ties to even, on the bits; a NaN stays one.  What BFloatToFloat made is taken as is.
 Value* ValueOps::FloatToBFloat(Value* v) {
+  using namespace llvm::PatternMatch;
+  Value* exact = nullptr;
+  if (match(v, m_BitCast(m_Shl(m_ZExt(m_Value(exact)), m_SpecificInt(16)))) &&
+      exact->getType()->getScalarSizeInBits() == 16)
+    return exact;
   llvm::Type* wide = LikeShape(v->getType(), b_.getInt32Ty());
   auto number = [&](uint32_t x) { return llvm::ConstantInt::get(wide, x); };
   Value* bits = b_.CreateBitCast(v, wide);

@@ -93,6 +93,7 @@ class NestEmitter {
       switch (StepOf(load->indices[0], axis)) {
         case Step::kContiguous: score += 2; break;
         case Step::kSame: score += 0.25; break;
+        case Step::kSpaced: score -= 1; break;
         case Step::kScattered: score -= 3; break;
       }
     }
@@ -105,6 +106,7 @@ class NestEmitter {
       switch (StepOf(stage_.indices[0], axis)) {
         case Step::kContiguous: score += 3; break;
         case Step::kSame: score -= 100; break;  // several lanes would write one element
+        case Step::kSpaced:
         case Step::kScattered: score -= 4; break;
       }
     }
@@ -420,6 +422,8 @@ Step StepOf(const Expr& offset, const Axis& axis) {
   if (!linear.has_value()) return Step::kScattered;
   const Expr coeff = linear->Coeff(axis.var);
   if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
+  if (const auto step = ir::AsInt(coeff); step.has_value() && *step >= 2 && *step <= kMaxSpacing)
+    return Step::kSpaced;
   return Step::kScattered;
 }
 

@@ -9,9 +9,12 @@ namespace relaxvm::schedule::cpu {
 // Independent chains that hide the latency of an addition; vectors of a reduction at once.
 inline constexpr int64_t kAccumulators = 4;
 
+// Elements so far apart are read by whole vectors and shuffles.
+inline constexpr int64_t kMaxSpacing = 4;
+
 // How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
-// lanes, or scattered.
-enum class Step : uint8_t { kContiguous, kSame, kScattered };
+// lanes, a few elements apart, or scattered.
+enum class Step : uint8_t { kContiguous, kSame, kSpaced, kScattered };
 Step StepOf(const Expr& offset, const Axis& axis);
 
 // Can lanes be combined to one value at the end?
