@@ -5,27 +5,30 @@ namespace relaxvm::ops {
 namespace {
 
 constexpr int64_t kLanes = 16;
+constexpr int64_t kWideLanes = 8;           // of 64 bits
+constexpr int64_t kFewElements = 64;        // up to here they are all compared with each other
 constexpr int kDigits = 4, kBuckets = 256;  // a rank's bytes
-constexpr int64_t kFewElements = 64;        // for them, counting bytes costs more than merging
 
 Indices At(const Expr& index) { return {index}; }
 
-// Comes before another element when this is less: NaN last (descending: first), -0 as 0.
+// Comes before another element when this is less: NaN last (descending: first), -0 as 0.  int64 for
+// elements of 64 bits, int32 for others.
 Expr RankOf(const Expr& element, bool descending) {
   Expr e = Widen(element);
+  const DLDataType dtype = e.dtype().bits == 64 ? Int(64) : Int(32);
   Expr rank;
   if (IsFloat(e.dtype())) {
     e = ir::Select(ir::Equal(e, Number(e.dtype(), 0)), Number(e.dtype(), 0), e);
-    Expr bits = ir::CallIntrin(Int(32), Intrin::kReinterpret, {e});
-    bits = ir::Select(ir::CallIntrin(Intrin::kIsNan, {e}), ir::MaxValue(Int(32)), bits);
+    Expr bits = ir::CallIntrin(dtype, Intrin::kReinterpret, {e});
+    bits = ir::Select(ir::CallIntrin(Intrin::kIsNan, {e}), ir::MaxValue(dtype), bits);
     // Of negative numbers the greater magnitude is the lesser one.
-    Expr flipped = ir::Make(ir::BinaryOp::kBitXor, bits, ir::MaxValue(Int(32)));
-    rank = ir::Select(ir::Less(bits, ir::Const(Int(32), 0)), flipped, bits);
-  } else if (e.dtype().code == kDLUInt && e.dtype().bits == 32) {
-    Expr bits = ir::CallIntrin(Int(32), Intrin::kReinterpret, {e});
-    rank = ir::Make(ir::BinaryOp::kBitXor, bits, ir::MinValue(Int(32)));
+    Expr flipped = ir::Make(ir::BinaryOp::kBitXor, bits, ir::MaxValue(dtype));
+    rank = ir::Select(ir::Less(bits, ir::Const(dtype, 0)), flipped, bits);
+  } else if (e.dtype().code == kDLUInt && e.dtype().bits == dtype.bits) {
+    Expr bits = ir::CallIntrin(dtype, Intrin::kReinterpret, {e});
+    rank = ir::Make(ir::BinaryOp::kBitXor, bits, ir::MinValue(dtype));
   } else {
-    rank = ir::Cast(Int(32), e);
+    rank = ir::Cast(dtype, e);
   }
   return descending ? ir::CallIntrin(Intrin::kBitNot, {rank}) : rank;
 }
@@ -46,39 +49,40 @@ Stmt Vectors(const Expr& n, const std::function<Stmt(const Expr&)>& body) {
                             tir::ForKind::kSerial, body(rest))});
 }
 
-// Runs of `width` in `from` become runs of twice that in `to`.
-Stmt MergeRuns(const Buffer& from, const Buffer& to, const Expr& n, const Cell& width,
-               const Cell& start) {
-  Cell left("left", Int(64));
-  ir::Var first("first", Int(64)), middle("middle", Int(64)), stop("stop", Int(64)),
-      done("done", Int(64)), take_left("take_left", Bool()), a("a", Int(64)), b("b", Int(64));
-  const Expr last = n - Expr(1);
-  const Expr right = middle + done - (left.Get() - first);
-  const Expr exhausted = ir::GreaterEqual(right, stop);
-  const Expr chosen = ir::Or(exhausted, ir::And(ir::Less(left.Get(), middle), ir::LessEqual(a, b)));
-  // Both sides are read even where one has run out: everything is a selection, nothing a branch.
-  Stmt step =
-      Sequence({tir::Bind(a, from.Load(At(ir::Min(left.Get(), last)))),
-                tir::Bind(b, from.Load(At(ir::Min(right, last)))), tir::Bind(take_left, chosen),
-                tir::BufferStore(to, ir::Select(take_left, a, b), At(first + done)),
-                left.Set(left.Get() + ir::Cast(Int(64), take_left))});
-  Stmt merge =
-      Sequence({left.Alloc(), tir::Bind(first, start.Get()),
-                tir::Bind(middle, ir::Min(start.Get() + width.Get(), n)),
-                tir::Bind(stop, ir::Min(start.Get() + width.Get() * Expr(2), n)), left.Set(first),
-                tir::For(done, Expr(0), Expr(stop) - Expr(first), tir::ForKind::kSerial, step),
-                start.Set(stop)});
-  return Sequence({start.Set(Expr(0)), tir::While(ir::Less(start.Get(), n), merge)});
+// body(lane) for a vector of 64-bit numbers.
+Stmt Lanes(const std::function<Stmt(const Expr&)>& body) {
+  ir::Var lane("lane", Int(64));
+  return tir::For(lane, Expr(0), Expr(kWideLanes), tir::ForKind::kVectorized, body(lane));
 }
 
-// There and back, so that the result is where it was.
-Stmt SortRuns(const Expr& n, const Buffer& packed, const Buffer& spare) {
-  Cell width("width", Int(64)), start("start", Int(64));
-  Stmt twice = width.Set(width.Get() * Expr(2));
-  Stmt passes = tir::While(ir::Less(width.Get(), n),
-                           Sequence({MergeRuns(packed, spare, n, width, start), twice,
-                                     MergeRuns(spare, packed, n, width, start), twice}));
-  return Sequence({width.Alloc(), start.Alloc(), width.Set(Expr(1)), passes});
+// Up to kFewElements: each of key(0 .. n) goes to its place, place(index, number of elements before
+// it).  All are compared with all, by vectors; equal ones, where there may be some, keep their
+// order.
+Stmt PlaceFew(const Expr& n, const LineValue& key, bool may_equal,
+              const std::function<Stmt(const Expr&, const Expr&)>& place) {
+  Buffer keys("keys", {Expr(kFewElements)}, Int(64), "local");
+  Buffer before("before", {Expr(kFewElements)}, Int(64), "local");
+  Buffer count("count", {Expr(kWideLanes)}, Int(64), "local");
+  ir::Var block("block", Int(64)), other("other", Int(64));
+  const Expr zero = Expr(0), one = Expr(1);
+  auto compared = [&](const Expr& lane) {
+    const Expr index = block * Expr(kWideLanes) + lane;
+    const Expr mine = keys.Load(At(index)), its = keys.Load(At(other));
+    const Expr ties = ir::And(ir::Equal(its, mine), ir::Less(other, index));
+    const Expr less = ir::Less(its, mine), first = may_equal ? ir::Or(less, ties) : less;
+    return tir::BufferStore(count, count.Load(At(lane)) + ir::Select(first, one, zero), At(lane));
+  };
+  Stmt one_block = Sequence(
+      {Lanes([&](const Expr& lane) { return tir::BufferStore(count, zero, At(lane)); }),
+       tir::For(other, zero, n, tir::ForKind::kSerial, Lanes(compared)),
+       Lanes([&](const Expr& lane) {
+         return tir::BufferStore(before, count.Load(At(lane)), At(block * Expr(kWideLanes) + lane));
+       })});
+  return Sequence(
+      {tir::AllocBuffer(keys), tir::AllocBuffer(before), tir::AllocBuffer(count),
+       Vectors(n, [&](const Expr& i) { return tir::BufferStore(keys, key(i), At(i)); }),
+       tir::For(block, zero, ir::CeilDiv(n, Expr(kWideLanes)), tir::ForKind::kSerial, one_block),
+       LoopNest({n}, [&](const Indices& i) { return place(i[0], before.Load(i)); })});
 }
 
 // The byte of a rank that pass `digit` sorts by, from the last one on; the sign's bit is turned, so
@@ -91,6 +95,7 @@ Expr DigitOf(const Expr& packed, int digit) {
 }
 
 // Byte by byte: each pass puts the elements behind those of lesser bytes, in the order they came.
+// Of at least one element.
 Stmt SortByDigits(const Expr& n, const Buffer& packed, const Buffer& spare) {
   Buffer places("places", {Expr(kDigits * kBuckets)}, Int(32), "local");
   Cell sum("sum", Int(32));
@@ -108,31 +113,109 @@ Stmt SortByDigits(const Expr& n, const Buffer& packed, const Buffer& spare) {
     return Sequence(count);
   }));
   for (int digit = 0; digit < kDigits; ++digit) {
-    seq.push_back(sum.Set(ir::Const(Int(32), 0)));
-    seq.push_back(LoopNest({Expr(kBuckets)}, [&](const Indices& i) {
-      ir::Var count("count", Int(32));
-      const Indices at = At(Expr(digit * kBuckets) + i[0]);
-      return Sequence({tir::Bind(count, places.Load(at)), tir::BufferStore(places, sum.Get(), at),
-                       sum.Set(sum.Get() + count)});
-    }));
     const Buffer &from = digit % 2 == 0 ? packed : spare, &to = digit % 2 == 0 ? spare : packed;
-    seq.push_back(LoopNest({n}, [&](const Indices& i) {
+    const Expr all_equal =
+        ir::Equal(ir::Cast(Int(64), places.Load(At(DigitOf(from.Load({Expr(0)}), digit)))), n);
+    Stmt sums = Sequence(
+        {sum.Set(ir::Const(Int(32), 0)), LoopNest({Expr(kBuckets)}, [&](const Indices& i) {
+           ir::Var count("count", Int(32));
+           const Indices at = At(Expr(digit * kBuckets) + i[0]);
+           return Sequence({tir::Bind(count, places.Load(at)),
+                            tir::BufferStore(places, sum.Get(), at), sum.Set(sum.Get() + count)});
+         })});
+    Stmt move = LoopNest({n}, [&](const Indices& i) {
       ir::Var element("element", Int(64)), place("place", Int(32));
       const Indices at = At(DigitOf(element, digit));
       return Sequence({tir::Bind(element, from.Load(i)), tir::Bind(place, places.Load(at)),
                        tir::BufferStore(to, element, At(ir::Cast(Int(64), place))),
                        tir::BufferStore(places, Expr(place) + ir::Const(Int(32), 1), at)});
-    }));
+    });
+    Stmt stay =
+        Vectors(n, [&](const Expr& i) { return tir::BufferStore(to, from.Load(At(i)), At(i)); });
+    seq.push_back(tir::IfThenElse(all_equal, stay, Sequence({sums, move})));
   }
   return Sequence(seq);
 }
 
+// few or many, by the number of elements.
+Stmt ByNumber(const Expr& n, const std::function<Stmt()>& few, const std::function<Stmt()>& many) {
+  if (auto known = ir::AsInt(n); known.has_value()) return *known <= kFewElements ? few() : many();
+  return tir::IfThenElse(ir::LessEqual(n, Expr(kFewElements)), few(), many());
+}
+
 // In place.
 Stmt SortElements(const Expr& n, const Buffer& packed, const Buffer& spare) {
-  if (auto known = ir::AsInt(n); known.has_value())
-    return *known <= kFewElements ? SortRuns(n, packed, spare) : SortByDigits(n, packed, spare);
-  return tir::IfThenElse(ir::LessEqual(n, Expr(kFewElements)), SortRuns(n, packed, spare),
-                         SortByDigits(n, packed, spare));
+  auto few = [&]() -> Stmt {
+    auto place = [&](const Expr& i, const Expr& before) -> Stmt {
+      return tir::BufferStore(spare, packed.Load(At(i)), At(before));
+    };
+    return Sequence(
+        {PlaceFew(
+             n, [&](const Expr& i) -> Expr { return packed.Load(At(i)); }, false, place),
+         LoopNest({n},
+                  [&](const Indices& i) { return tir::BufferStore(packed, spare.Load(i), i); })});
+  };
+  return ByNumber(n, few, [&] { return SortByDigits(n, packed, spare); });
+}
+
+// Ranks of 64 bits: by their lower words, then by their upper ones; by the distance from the least
+// one alone where that fits a word.
+Stmt SortWide(const LineValue& rank, const Expr& n, const Buffer& packed, const Buffer& spare) {
+  auto few = [&] {
+    return PlaceFew(n, rank, true, [&](const Expr& i, const Expr& before) -> Stmt {
+      return tir::BufferStore(packed, i, At(before));
+    });
+  };
+  auto many = [&] {
+    const DLDataType dtype = Int(64);
+    Buffer least("least", {Expr(kWideLanes)}, dtype, "local"),
+        most("most", {Expr(kWideLanes)}, dtype, "local");
+    ir::Var word("word", dtype), block("block", dtype), low("low", dtype), high("high", dtype),
+        narrow("narrow", Bool());
+    // The last vector may repeat elements.
+    const Expr from = ir::Min(block * Expr(kWideLanes), n - Expr(kWideLanes));
+    auto widen = [&](const Expr& lane) {
+      const Expr now = rank(from + lane);
+      return Sequence({tir::BufferStore(least, ir::Min(least.Load(At(lane)), now), At(lane)),
+                       tir::BufferStore(most, ir::Max(most.Load(At(lane)), now), At(lane))});
+    };
+    auto of_all = [](Intrin combine, const Buffer& lanes) {
+      return ir::CallIntrin(combine, {lanes.Load(At(ir::RampExpr(Expr(0), Expr(1), kWideLanes)))});
+    };
+    auto half = [](const Expr& e) {
+      return ir::Make(ir::BinaryOp::kShiftRight, e, ir::Const(Int(64), 1));
+    };
+    const Expr fits = ir::Less(half(high) - half(low), Expr(0x7fffffff));
+    auto flipped = [](const Expr& e) {
+      return ir::Make(ir::BinaryOp::kBitXor, e, ir::MinValue(e.dtype()));
+    };
+    // Words have no sign, ranks have.
+    auto packed_word = [&](const Expr& at) {
+      const Expr whole = ir::Select(narrow, rank(at) - low, flipped(rank(at)));
+      const Expr part = ir::Make(ir::BinaryOp::kShiftRight, whole, Expr(word) * Expr(32));
+      return Pack(flipped(ir::Cast(Int(32), part)), at);
+    };
+    Stmt lower =
+        Vectors(n, [&](const Expr& i) { return tir::BufferStore(packed, packed_word(i), At(i)); });
+    Stmt upper = LoopNest({n}, [&](const Indices& i) {
+      ir::Var at("at", dtype);
+      return Sequence(
+          {tir::Bind(at, IndexOf(packed.Load(i))), tir::BufferStore(packed, packed_word(at), i)});
+    });
+    Stmt by_word = Sequence(
+        {tir::IfThenElse(ir::Equal(word, Expr(0)), lower, upper), SortByDigits(n, packed, spare)});
+    return Sequence({tir::AllocBuffer(least), tir::AllocBuffer(most), Lanes([&](const Expr& lane) {
+                       return Sequence({tir::BufferStore(least, ir::MaxValue(dtype), At(lane)),
+                                        tir::BufferStore(most, ir::MinValue(dtype), At(lane))});
+                     }),
+                     tir::For(block, Expr(0), ir::CeilDiv(n, Expr(kWideLanes)),
+                              tir::ForKind::kSerial, Lanes(widen)),
+                     tir::Bind(low, of_all(Intrin::kReduceMin, least)),
+                     tir::Bind(high, of_all(Intrin::kReduceMax, most)), tir::Bind(narrow, fits),
+                     tir::For(word, Expr(0), ir::Select(narrow, Expr(1), Expr(2)),
+                              tir::ForKind::kSerial, by_word)});
+  };
+  return ByNumber(n, few, many);
 }
 
 // How many of ranks[0 .. n) are less than `bound`, into `count`.
@@ -163,9 +246,7 @@ Stmt CountLess(const Buffer& ranks, const Expr& n, const Expr& bound, const Cell
 
 }  // namespace
 
-bool CanPack(DLDataType dtype) {
-  return (IsFloat(dtype) || IsInteger(dtype)) && WideDtype(dtype).bits <= 32;
-}
+bool CanSelect(DLDataType dtype) { return WideDtype(dtype).bits <= 32; }
 
 Expr IndexOf(const Expr& packed) {
   return ir::Make(ir::BinaryOp::kBitAnd, packed, ir::Const(Int(64), 0xffffffff));
@@ -173,9 +254,10 @@ Expr IndexOf(const Expr& packed) {
 
 Stmt SortPacked(const LineValue& value, const Expr& n, const Buffer& packed, const Buffer& spare,
                 bool descending) {
-  Stmt fill = Vectors(n, [&](const Expr& i) {
-    return tir::BufferStore(packed, Pack(RankOf(value(i), descending), i), At(i));
-  });
+  auto rank = [&](const Expr& i) { return RankOf(value(i), descending); };
+  if (WideDtype(value(Expr(0)).dtype()).bits > 32) return SortWide(rank, n, packed, spare);
+  Stmt fill =
+      Vectors(n, [&](const Expr& i) { return tir::BufferStore(packed, Pack(rank(i), i), At(i)); });
   return Sequence({fill, SortElements(n, packed, spare)});
 }
 

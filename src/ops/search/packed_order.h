@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a line as integers of 64 bits: above how the element ranks, below its index (of 32
-// bits).  Sorting them needs no comparison of elements, keeps the order of equal ones by itself,
-// and takes no branch that depends on data.
+// The order of a line as integers of 64 bits: above how the element ranks (of elements of 64 bits,
+// a word of that), below its index (of 32 bits).  Sorting them needs no comparison of elements,
+// keeps the order of equal ones by itself, and takes no branch that depends on data.
 #pragma once
 
 #include "ops/loops.h"
@@ -11,15 +11,15 @@ namespace relaxvm::ops {
 // Element `index` of a line.
 using LineValue = std::function<Expr(const Expr& index)>;
 
-// Floats and integers of up to 32 bits.
-bool CanPack(DLDataType dtype);
-
 // The index in a packed element.
 Expr IndexOf(const Expr& packed);
 
 // Puts the packed elements of a line of `n` in order into `packed`; `spare` is as long.
 Stmt SortPacked(const LineValue& value, const Expr& n, const Buffer& packed, const Buffer& spare,
                 bool descending);
+
+// Floats and integers of up to 32 bits.
+bool CanSelect(DLDataType dtype);
 
 // Puts the first `keep` of them in order into `packed`; that and `spare` hold one more.  For few of
 // many: the last of them is found by counting, bit by bit.

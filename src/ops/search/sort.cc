@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort, argsort, topk: a stable merge sort of each line, bottom up, of packed elements
-// (packed_order.h) or of indices.  NaN comes after everything (descending: before everything).
+// sort, argsort, topk: each line's elements are packed with their indices (packed_order.h) and
+// sorted; few of many are selected.  NaN comes after everything (descending: before everything).
 #include "ops/reduce/axes.h"
 #include "ops/search/packed_order.h"
 #include "ops/sort_line.h"
@@ -75,10 +75,10 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     }
     const auto kept = ir::AsInt(keep);
     const bool select = kept.has_value() && kept.value() > 0 && kept.value() <= kMaxSelected;
-    const bool packed = !select && CanPack(data.elem_dtype());
     // Of many elements, few are found before they are sorted.
     const auto extent = ir::AsInt(n);
-    const bool few = packed && kept.has_value() && kept.value() > 0 &&
+    const bool few = !select && CanSelect(data.elem_dtype()) && kept.has_value() &&
+                     kept.value() > 0 &&
                      (!extent.has_value() || kept.value() * 2 <= extent.value());
     const Expr length = select ? keep : few ? keep + Expr(1) : n;
     Buffer order("order", {length}, Int(64)), spare("spare", {length}, Int(64));
@@ -92,17 +92,16 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
       auto value = [&](const Expr& index) { return data.Load(element(index)); };
       one_line.push_back(tir::AllocBuffer(order));
       if (!select) one_line.push_back(tir::AllocBuffer(spare));
-      one_line.push_back(select   ? SelectLine(value, n, order, kept.value(), descending)
-                         : few    ? SelectPacked(value, n, keep, order, spare, descending)
-                         : packed ? SortPacked(value, n, order, spare, descending)
-                                  : SortLine(value, n, order, spare, descending));
+      one_line.push_back(select ? SelectLine(value, n, order, kept.value(), descending)
+                         : few  ? SelectPacked(value, n, keep, order, spare, descending)
+                                : SortPacked(value, n, order, spare, descending));
       // Ranks that the line does not have get 0 and index -1.
       const bool all_there = kept.has_value() && ir::AsInt(n).has_value() && *kept <= *ir::AsInt(n);
       const bool guarded = !all_there && !ir::StructuralEqual(keep, n);
       one_line.push_back(LoopNest(
           {keep},
           [&](const Indices& k) -> Stmt {
-            Expr index = packed ? IndexOf(order.Load(k)) : order.Load(k);
+            Expr index = select ? Expr(order.Load(k)) : IndexOf(order.Load(k));
             Stmt there = emit(outs, element(k[0]), index, value(index));
             if (!guarded) return there;
             Stmt missing = emit(outs, element(k[0]), Expr(-1), Number(data.elem_dtype(), 0));
