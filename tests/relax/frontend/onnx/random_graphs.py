@@ -90,6 +90,10 @@ def _with(x: Value, axis: int, dim: Dim) -> tuple[Dim, ...]:
     return (*x.dims[:axis], dim, *x.dims[axis + 1 :])
 
 
+def sizes_of(x: Value, sizes: dict[str, int]) -> list[int]:
+    return [eval(str(d), {}, sizes) for d in x.dims]
+
+
 def _axes(x: Value, kind) -> list[int]:
     return [i for i, d in enumerate(x.dims) if isinstance(d, kind)]
 
@@ -151,8 +155,9 @@ def reduce(b, x):
     keep = int(b.chance(0.5))
     op = b.pick(["Mean", "Sum", "Max", "Min", "L2", "LogSumExp"])
     given = [a - x.rank for a in axes] if b.chance(0.5) else axes
-    if op in ("Mean", "Sum", "Max", "Min", "L2", "LogSumExp"):
-        y = b.node("Reduce" + op, x.name, b.constant(given, "int64"), keepdims=keep)
+    if op == "Mean" and any(0 in sizes_of(x, sizes) for sizes in SIZES):
+        op = "Sum"  # the mean of nothing is anything
+    y = b.node("Reduce" + op, x.name, b.constant(given, "int64"), keepdims=keep)
     dims = [1 if i in axes else d for i, d in enumerate(x.dims) if keep or i not in axes]
     return Value(y, tuple(dims))
 
@@ -462,8 +467,9 @@ def argmax(b, x):
     if not x.rank or x.dims[-1] == 0:
         return None
     i = int(b.rng.integers(x.rank))
-    y = b.node("Cast", b.node("ArgMax", x.name, axis=i, keepdims=1), to=TensorProto.FLOAT)
-    return Value(b.node("Mul", y, b.constant(0.1, "float32")), _with(x, i, 1))
+    # What lies there, because rounding decides between places that are equal without it.
+    y = b.node("GatherElements", x.name, b.node("ArgMax", x.name, axis=i, keepdims=1), axis=i)
+    return Value(y, _with(x, i, 1))
 
 
 @step
@@ -519,7 +525,8 @@ def recurrent(b, x):
 def branch(b, x):
     """An If on a sum; both sides read `x` from outside."""
     total = b.node("ReduceSum", x.name, keepdims=0)
-    condition = b.node("Greater", total, b.constant(0.0, "float32"))
+    # Not 0, which differences from a mean add up to, but for rounding.
+    condition = b.node("Greater", total, b.constant(0.0137, "float32"))
     graphs = {}
     for side in ("then", "else"):
         name = f"{b.name()}_{side}"
@@ -529,8 +536,8 @@ def branch(b, x):
     return Value(b.node("If", condition, **graphs), x.dims)
 
 
-def model_of(seed: int, steps: int = 12) -> tuple[onnx.ModelProto, list[Value]]:
-    """The model and its inputs; every value that no node reads is an output."""
+def model_of(seed: int, steps: int = 12, of: list | None = None) -> tuple[onnx.ModelProto, list[Value]]:  # fmt: skip
+    """The model and its inputs, by steps out of `of`; every value that no node reads is an output."""
     b = Builder(seed)
     shapes: list[tuple[Dim, ...]] = [
         ("b", "n", 8), ("b", 6, "n"), ("b", 4, "n", "c"), ("b", 3, "n", "n"), ("n", 5), ("b", "n", "c"), ("b", "n"),
@@ -541,7 +548,7 @@ def model_of(seed: int, steps: int = 12) -> tuple[onnx.ModelProto, list[Value]]:
     for _ in range(steps):
         # Mostly what is newest, so that chains grow.
         recent = b.values[-4:] if b.chance(0.7) else b.values
-        value = b.pick(STEPS)(b, b.pick(recent))
+        value = b.pick(of or STEPS)(b, b.pick(recent))
         if value is not None and value.rank <= 5:
             b.values.append(value)
     read = {name for node in b.nodes for name in node.input}
@@ -559,11 +566,11 @@ def model_of(seed: int, steps: int = 12) -> tuple[onnx.ModelProto, list[Value]]:
     return model, b.inputs
 
 
-def feeds_of(seed: int, inputs: list[Value]) -> list[dict[str, np.ndarray]]:
-    """One for each row of SIZES."""
+def feeds_of(seed: int, inputs: list[Value], rows: list | None = None) -> list[dict[str, np.ndarray]]:  # fmt: skip
+    """One for each of `rows`, else of SIZES."""
     rng = np.random.default_rng(seed)
     feeds = []
-    for sizes in SIZES:
+    for sizes in rows or SIZES:
         shape = lambda v, sizes=sizes: [d if isinstance(d, int) else sizes[d] for d in v.dims]
         feeds.append({v.name: rng.standard_normal(shape(v), dtype=np.float32) for v in inputs})
     return feeds

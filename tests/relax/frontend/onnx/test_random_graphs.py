@@ -41,7 +41,7 @@ def test_model(seed, run_model_once):
     for feed in feeds_of(seed, inputs):
         try:
             wanted = peer.run(None, feed)
-        except (REFUSED.RuntimeException, REFUSED.InvalidArgument):
+        except (REFUSED.Fail, REFUSED.InvalidArgument, REFUSED.RuntimeException):
             continue  # sizes that this model does not allow
         for name, mine, theirs in zip(model.graph.output, ours(feed), wanted, strict=True):
             assert close(mine, theirs), f"seed {seed}, output {name.name}, {theirs.shape}"
