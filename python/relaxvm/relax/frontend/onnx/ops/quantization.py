@@ -12,8 +12,10 @@ from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Dequantized, Graph
 from ..registry import Expr, onnx_op
+from .activations import softmax, softmax_1
 from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer
+from .pooling import average_pool
 
 
 def _along(g, parameter, x, axis, block=0):
@@ -323,8 +325,51 @@ def _q_binary(name, build):
         return quantized(g, y, y_scale, y_zero, dtype, g.elem_type_of(dtype))
 
 
-for _name, _build in {"QLinearAdd": op.add, "QLinearMul": op.multiply}.items():
-    _q_binary(_name, _build)
+_q_binary("QLinearMul", op.multiply)
+
+
+@onnx_op("QLinearAdd", since=1, domain="com.microsoft")
+def q_linear_add(
+    g: Graph,
+    a: Expr,
+    a_scale: Expr,
+    a_zero: Expr | None,
+    b: Expr,
+    b_scale: Expr,
+    b_zero: Expr | None = None,
+    y_scale: Expr | None = None,
+    y_zero: Expr | None = None,
+) -> Expr:
+    """Halves go to even after the zero point is added, unlike those of QuantizeLinear."""
+    dtype = g.dtype(a)
+    number = lambda zero: g.constant(0, "float32") if zero is None else _as(g, zero, "float32")
+    ratio = lambda scale: g.emit(op.divide(scale, y_scale))
+    left, right = ratio(a_scale), ratio(b_scale)
+    zeros = g.emit(op.multiply(left, number(a_zero)))
+    zeros = g.emit(op.add(zeros, op.multiply(right, number(b_zero))))
+    fixed = g.emit(op.subtract(number(y_zero), zeros))
+    scaled = lambda x, by: g.emit(op.multiply(_as(g, x, "float32"), _along(g, by, x, 1)))
+    moved = g.emit(op.add(scaled(b, right), _along(g, fixed, b, 1)))
+    y = g.emit(op.round(op.add(*g.agree(scaled(a, left), moved))))
+    return _saturated(g, y, None, dtype, g.elem_type_of(dtype))
+
+
+@onnx_op("QLinearWhere", since=1, domain="com.microsoft")
+def q_linear_where(
+    g: Graph,
+    condition: Expr,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr,
+    y: Expr,
+    y_scale: Expr,
+    y_zero: Expr,
+    z_scale: Expr,
+    z_zero: Expr,
+) -> Expr:
+    left = _requantized(g, dequantized(g, x, x_scale, x_zero, 1), z_scale, z_zero)
+    right = _requantized(g, dequantized(g, y, y_scale, y_zero, 1), z_scale, z_zero)
+    return op.where(*g.agree(condition, g.emit(left), g.emit(right)))
 
 
 def _q_unary(name, build):
@@ -365,6 +410,41 @@ def q_linear_global_average_pool(
     return _requantized(g, op.mean(real, axis=axes, keepdims=True), y_scale, y_zero)
 
 
+@onnx_op("QLinearAveragePool", since=1, domain="com.microsoft")
+def q_linear_average_pool(
+    g: Graph,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr | None,
+    y_scale: Expr,
+    y_zero: Expr | None = None,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    channels_last: int = 0,
+    count_include_pad: int = 0,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    real = g.emit(dequantized(g, x, x_scale, x_zero, 1))
+    rank, dtype = g.rank(x), g.dtype(x)
+    if channels_last:
+        real = g.emit(op.permute_dims(real, [0, rank - 1, *range(1, rank - 1)]))
+    mean = average_pool(
+        g,
+        real,
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        pads=pads,
+        strides=strides,
+    )
+    y = g.emit(quantized(g, g.emit(mean), y_scale, y_zero, dtype, g.elem_type_of(dtype)))
+    return op.permute_dims(y, [0, *range(2, rank), 1]) if channels_last else y
+
+
 @onnx_op("QLinearSoftmax", since=1, domain="com.microsoft")
 def q_linear_softmax(
     g: Graph,
@@ -377,10 +457,9 @@ def q_linear_softmax(
     axis: int = -1,
     opset: int = 13,
 ) -> Expr:
-    if opset < 13:
-        raise UnsupportedModel("the form before opset 13 is not supported")
     real = g.emit(dequantized(g, x, x_scale, x_zero, 1))
-    return _requantized(g, op.nn.softmax(real, axis=axis), y_scale, y_zero)
+    y = softmax(real, axis=axis) if opset >= 13 else softmax_1(g, real, axis=axis)
+    return _requantized(g, y, y_scale, y_zero)
 
 
 @onnx_op("QLinearConcat", since=1, domain="com.microsoft")

@@ -131,6 +131,23 @@ def _resize(g, x, roi, scales, sizes, axes, policy, how):
             plan.append(Axis(axis, have[axis], out[axis], scale, window))
     if not plan:
         return x
+    if np.issubdtype(np.dtype(g.dtype(x)), np.integer) and how.mode != "nearest":
+        return _resized_integers(g, x, out, plan, how)
+    return _resized(g, x, out, plan, how)
+
+
+def _resized_integers(g, x, out, plan, how):
+    """Positions between elements by way of float32: linear results lose their fraction, others are rounded."""
+    dtype = g.dtype(x)
+    y = g.emit(_resized(g, g.emit(op.astype(x, "float32")), out, plan, how))
+    if how.mode == "cubic" or how.antialias:
+        limits = np.iinfo(dtype)
+        y = op.clip(op.round(y), float(limits.min), float(limits.max))
+    return op.astype(y, dtype)
+
+
+def _resized(g, x, out, plan, how):
+    have = g.shape(x)
     if _fits_resize2d(have, plan, how):
         return _resize2d(g, x, out, how)
     for step in plan:
