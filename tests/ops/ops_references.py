@@ -105,6 +105,16 @@ def slice_scatter(x: Array, src: Array, start: int, end: int, step: int | None, 
 # ---- indices
 
 
+def cache_rows(cache: Array, rows: Array, starts: Array, length: Ints) -> Array:
+    batch, heads, old, depth = cache.shape
+    out = np.zeros((batch, heads, length[0], depth), cache.dtype)
+    out[:, :, :old] = cache[:, :, : length[0]]
+    for b, start in enumerate(starts):
+        kept = rows[b, :, : max(0, length[0] - start)]
+        out[b, :, start : start + kept.shape[1]] = kept
+    return out
+
+
 def gather_nd(x: Array, indices: Array, batch_dims: int) -> Array:
     if batch_dims == 0:
         return x[tuple(np.moveaxis(indices, -1, 0))]

@@ -44,6 +44,36 @@ CASES = {
     "RotaryEmbedding": (
         ROWS + "{ p = Constant<value = int64[1] {1}>() y = com.microsoft.RotaryEmbedding<num_heads=2>(x, p, c, s) }",
         {"c": RNG.standard_normal((16, 2)).astype(f4), "s": RNG.standard_normal((16, 2)).astype(f4)}, SHAPES),
+    "FusedMatMul of moved batches": (
+        "g (float[s, n, 8] x, float[n, t, 8] z) => (float[a, b, c] y) "
+        "{ y = com.microsoft.FusedMatMul<transBatchA=1, transB=1>(x, z) }",
+        {}, [{"x": (3, 2, 8), "z": (2, 5, 8)}]),
+    "FusedGemm with Elu": (
+        "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.FusedGemm<activation=\"Elu\", "
+        "activation_alpha=0.5>(x, w, c) }", {"w": MATRIX, "c": VECTOR[:6]}, [{"x": (3, 8)}]),
+    "BranchwiseRMSNorm": (
+        ROWS + "{ y = com.microsoft.BranchwiseRMSNorm<num_branches=2>(x, v) }", {"v": VECTOR}, SHAPES),
+    "GatedRMSNorm": (ROWS + "{ y = com.microsoft.GatedRMSNorm(x, v, x) }", {"v": VECTOR[:4]}, SHAPES),
+    "ScaledSiLU": (ROWS + "{ y = com.microsoft.ScaledSiLU<alpha=0.5>(x) }", {}, SHAPES),
+    "CDist": (
+        "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.CDist<metric=\"euclidean\">(x, w) }",
+        {"w": np.ascontiguousarray(MATRIX.T)}, [{"x": (3, 8)}]),
+    "Trilu": (ROWS + "{ y = com.microsoft.Trilu<upper=0>(x) }", {}, SHAPES),
+    "GatherBlockQuantized": (
+        "g (int64[n, s] i) => (float[a, b, c] y) { y = com.microsoft.GatherBlockQuantized<bits=4, block_size=16>(w, i, s, z) }",
+        {"w": RNG.integers(0, 255, (5, 16)).astype(np.uint8), "s": RNG.random((5, 2)).astype(f4),
+         "z": RNG.integers(0, 255, (5, 1)).astype(np.uint8)}, [{"i": (2, 3)}]),
+    "EmbedLayerNormalization": (
+        "g (int32[n, s] ids) => (float[a, b, c] y) { y, m = com.microsoft.EmbedLayerNormalization(ids, , w, w, , v, v) }",
+        {"w": np.ascontiguousarray(RNG.standard_normal((9, 8)).astype(f4)), "v": VECTOR}, [{"ids": (2, 5)}]),
+    "Attention with first and last keys": (
+        "g (float[n, s, 8] x, int32[m] l) => (float[a, b, c] y) { y = com.microsoft.Attention<num_heads=2>(x, w, b, l) }",
+        {"w": RNG.standard_normal((8, 24)).astype(f4), "b": RNG.standard_normal(24).astype(f4)},
+        [{"x": (2, 5, 8), "l": [5, 3, 1, 2]}, {"x": (2, 5, 8), "l": [5, 3]}]),
+    "CausalConvWithState": (
+        "g (float[n, 3, s] x) => (float[a, b, c] y, float[d, e, f] t) "
+        "{ y, t = com.microsoft.CausalConvWithState<activation=\"silu\">(x, w) }",
+        {"w": RNG.standard_normal((3, 1, 4)).astype(f4)}, [{"x": (2, 3, 9)}]),
     "DynamicQuantizeMatMul": (
         "g (float[n, 8] x) => (float[a, b] y) { y = com.microsoft.DynamicQuantizeMatMul(x, w, s, z) }",
         {"w": BYTES, "s": f4([0.02]), "z": np.uint8([120])}, [{"x": (3, 8)}]),
@@ -83,6 +113,17 @@ CASES = {
 }  # fmt: skip
 
 
+def _drawn(rng, name, shape):
+    if isinstance(shape, list):  # values
+        return np.array(shape, np.int32)
+    integers = {"i": np.int64, "ids": np.int32}
+    return (
+        rng.standard_normal(shape, dtype=f4)
+        if name not in integers
+        else rng.integers(0, 5, shape, integers[name])
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_agrees(name, make_model, run_model_once):
     import onnxruntime
@@ -95,7 +136,7 @@ def test_agrees(name, make_model, run_model_once):
     ours = run_model_once(model)
     rng = np.random.default_rng(7)
     for shape in shapes:
-        feed = {k: rng.standard_normal(s, dtype=f4) for k, s in shape.items()}
+        feed = {k: _drawn(rng, k, s) for k, s in shape.items()}
         for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
             assert have.shape == want.shape, shape
             np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)

@@ -55,7 +55,7 @@ class Scores:
     softcap: float = 0.0
     precision: str | None = None
     guard: bool = False  # a row that sees no key gives zeros
-    softcap_after_masks: bool = False
+    sink: Any = None  # [heads]: a score beside those of the keys, with nothing behind it
 
 
 def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
@@ -72,21 +72,32 @@ def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
         cap = g.scalar(how.softcap, q)
         scores = g.emit(op.multiply(op.tanh(op.divide(scores, cap)), cap))
     stages.append(scores)
-    for mask in how.masks:
-        if g.dtype(mask) == "bool":
-            scores = g.emit(op.where(mask, scores, g.scalar(-math.inf, q)))
-        else:
-            scores = g.emit(
-                op.add(scores, op.astype(mask, dtype) if g.dtype(mask) != dtype else mask)
-            )
+    scores = _masked(g, scores, how.masks)
     stages.append(scores)
     if how.precision and how.precision != dtype:
         scores = g.emit(op.astype(scores, how.precision))
-    weights = _softmax(g, scores, how.guard)
+    weights = _softmax(g, scores, how.guard) if how.sink is None else _beside(g, scores, how.sink)
     if g.dtype(weights) != dtype:
         weights = g.emit(op.astype(weights, dtype))
     stages.append(weights)
     return g.emit(op.matmul(weights, v)), stages
+
+
+def _masked(g: Graph, scores: Any, masks: list) -> Any:
+    """All masks become one: what is chosen by, or what is added."""
+    dtype = g.dtype(scores)
+    seen = added = None
+    for mask in masks:
+        if g.dtype(mask) == "bool":
+            seen = mask if seen is None else g.emit(op.logical_and(*g.agree(seen, mask)))
+        else:
+            mask = g.emit(op.astype(mask, dtype)) if g.dtype(mask) != dtype else mask
+            added = mask if added is None else g.emit(op.add(*g.agree(added, mask)))
+    hidden = g.scalar(-math.inf, scores)
+    if added is None:
+        return scores if seen is None else g.emit(op.where(*g.agree(seen, scores), hidden))
+    added = added if seen is None else g.emit(op.where(*g.agree(seen, added), hidden))
+    return g.emit(op.add(*g.agree(scores, added)))
 
 
 def _softmax(g: Graph, scores: Any, guard: bool) -> Any:
@@ -96,6 +107,15 @@ def _softmax(g: Graph, scores: Any, guard: bool) -> Any:
     top = g.emit(op.max(scores, axis=[-1], keepdims=True))
     hidden = op.equal(top, g.scalar(-math.inf, scores))
     return g.emit(op.where(hidden, g.scalar(0, scores), weights))
+
+
+def _beside(g: Graph, scores: Any, sink: Any) -> Any:
+    """Softmax over the scores and one more of each head, whose weight is left out."""
+    sink = g.emit(op.astype(op.reshape(sink, [1, g.shape(sink)[0], 1, 1]), g.dtype(scores)))
+    top = g.emit(op.maximum(op.max(scores, axis=[-1], keepdims=True), sink))
+    parts = g.emit(op.exp(op.subtract(scores, top)))
+    total = op.add(op.sum(parts, axis=[-1], keepdims=True), op.exp(op.subtract(sink, top)))
+    return g.emit(op.divide(parts, g.emit(total)))
 
 
 @onnx_op("Attention", since=23)
@@ -185,10 +205,21 @@ def _full_width(g: Graph, mask: Any, keys: Any) -> Any:
 def _mask_ms(g: Graph, mask: Any, batch: Any, keys: Any, value: float, dtype: str) -> Any:
     """Of 0 and 1, in one of the forms that ONNX Runtime takes, as an additive mask."""
     shape = g.shape(mask)
-    if len(shape) == 1:  # the number of keys of each row of the batch
+    if len(shape) == 1:  # each row's last key and 1; perhaps, behind all of these, its first key
         column = op.reshape(op.arange(0, keys, 1, dtype="int64"), [1, 1, 1, keys])
-        length = op.reshape(op.astype(mask, "int64"), [batch, 1, 1, 1])
-        seen = op.less(column, length)
+        mask = g.emit(op.astype(mask, "int64"))
+        bound = lambda x: op.reshape(x, [batch, 1, 1, 1])
+        if g.scalars.same(shape[0], batch):
+            seen = op.less(column, bound(mask))
+        else:
+            # Where there are no first keys, these are 0.
+            bounds = g.emit(op.concat([mask, op.zeros([batch], "int64")], axis=0))
+            part = lambda a, b: g.emit(
+                op.strided_slice(bounds, axes=[0], begin=[a], end=[b], assume_inbound=True)
+            )
+            above = op.less(column, bound(part(0, batch)))
+            first = bound(part(batch, g.scalars.mul(batch, 2)))
+            seen = op.logical_and(above, op.greater_equal(column, first))
     elif len(shape) == 2:
         seen = op.reshape(op.astype(mask, "bool"), [shape[0], 1, 1, shape[1]])
     elif len(shape) == 3:
@@ -225,6 +256,10 @@ def _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale) -> tuple:
         v = g.emit(op.concat([parts[1], v], axis=2))
     if g.wants(1):
         present = g.emit(op.stack([k, v], axis=0))
+    return _heads_ms(g, q, k, v, mask, bias, causal, hidden, scale), present
+
+
+def _heads_ms(g, q, k, v, mask, bias, causal, hidden, scale) -> Any:
     batch, _, queries, depth = g.shape(q)
     keys, masks = g.shape(k)[2], []
     if mask is not None:
@@ -242,7 +277,7 @@ def _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale) -> tuple:
             raise UnsupportedModel("its head size is symbolic; give scale")
         scale = 1 / math.sqrt(depth)
     y, _ = attend(g, q, k, v, Scores(scale, masks))
-    return join_heads(g, y), present
+    return join_heads(g, y)
 
 
 @onnx_op("Attention", since=1, domain="com.microsoft")
@@ -275,6 +310,13 @@ def attention_microsoft(
     )  # fmt: skip
 
 
+def _unpacked(g: Graph, x: Any, i: int) -> Any:
+    """Part i of [B, S, heads, parts, depth], as [B, S, heads * depth]."""
+    batch, length, heads, _, depth = g.shape(x)
+    part = op.strided_slice(x, axes=[3], begin=[i], end=[i + 1])
+    return g.emit(op.reshape(part, [batch, length, g.scalars.mul(heads, depth)]))
+
+
 @onnx_op("MultiHeadAttention", since=1, domain="com.microsoft")
 def multi_head_attention(
     g: Graph,
@@ -293,63 +335,25 @@ def multi_head_attention(
     unidirectional: int = 0,
 ) -> tuple:
     if g.rank(query) == 5:  # packed: [B, S, heads, 3, depth]
-        parts = [
-            g.emit(op.squeeze(op.strided_slice(query, axes=[3], begin=[i], end=[i + 1]), axis=[3]))
-            for i in range(3)
-        ]
-        q, k, v = (g.emit(op.permute_dims(p, [0, 2, 1, 3])) for p in parts)
+        flat = [_unpacked(g, query, i) for i in range(3)]
     else:
-        if key is None or value is None:
-            raise UnsupportedModel("a packed key and value is not supported")
-        flat = [query, key, value]
-        if bias is not None:
-            total, parts, start = g.shape(bias)[0], [], 0
-            for i, x in enumerate(flat):
-                width = g.shape(x)[-1] if g.rank(x) == 3 else g.scalars.floordiv(total, 3)
-                end = g.scalars.add(start, width)
-                part = op.strided_slice(bias, axes=[0], begin=[start], end=[end])
-                flat[i] = g.emit(op.add(x, part)) if g.rank(x) == 3 else x
-                start = end
-        q, k, v = (split_heads(g, x, num_heads) if g.rank(x) == 3 else x for x in flat)
+        if key is None:
+            raise UnsupportedModel("a packed query, key and value has 5 dimensions")
+        if value is None:  # packed: [B, T, heads, 2, depth]
+            flat = [query, *(_unpacked(g, key, i) for i in range(2))]
+        else:
+            flat = [query, key, value]
+    if bias is not None:
+        total, start = g.shape(bias)[0], 0
+        for i, x in enumerate(flat):
+            width = g.shape(x)[-1] if g.rank(x) == 3 else g.scalars.floordiv(total, 3)
+            end = g.scalars.add(start, width)
+            part = op.strided_slice(bias, axes=[0], begin=[start], end=[end])
+            flat[i] = g.emit(op.add(x, part)) if g.rank(x) == 3 else x
+            start = end
+    q, k, v = (split_heads(g, x, num_heads) if g.rank(x) == 3 else x for x in flat)
     if past_key is not None:
         k = g.emit(op.concat([past_key, k], axis=2))
         v = g.emit(op.concat([past_value, v], axis=2))
-    wanted = g.wants(1)
-    y = _attention_ms(
-        g, q, k, v, mask, None, attention_bias, bool(unidirectional), mask_filter_value, scale
-    )[0]
-    return (y, k, v) if wanted else y
-
-
-@onnx_op("EmbedLayerNormalization", since=1, domain="com.microsoft")
-def embed_layer_normalization(
-    g: Graph,
-    ids: Expr,
-    segments: Expr | None,
-    words: Expr,
-    positions: Expr,
-    segment_table: Expr | None,
-    gamma: Expr,
-    beta: Expr,
-    mask: Expr | None = None,
-    position_ids: Expr | None = None,
-    *,
-    epsilon: float = 1e-12,
-    mask_index_type: int = 1,
-) -> tuple:
-    batch, length = g.shape(ids)
-    total = op.take(words, ids, axis=0)
-    if position_ids is None:
-        place = op.strided_slice(positions, axes=[0], begin=[0], end=[length])
-        total = op.add(total, op.expand_dims(place, axis=[0]))
-    else:
-        total = op.add(total, op.take(positions, position_ids, axis=0))
-    if segment_table is not None:
-        total = op.add(total, op.take(segment_table, segments, axis=0))
-    total = g.emit(total)
-    y = op.nn.layer_norm(total, gamma, beta, axes=[-1], epsilon=epsilon)
-    if mask is None:
-        index = op.zeros([batch], "int32")
-    else:
-        index = op.astype(op.sum(op.astype(mask, "int32"), axis=[1]), "int32")
-    return y, index, total
+    y = _heads_ms(g, q, k, v, mask, attention_bias, bool(unidirectional), mask_filter_value, scale)
+    return y, k, v

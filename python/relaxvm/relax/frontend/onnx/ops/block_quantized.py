@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import onnx
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -59,6 +60,52 @@ def matmul_n_bits(
     y = g.emit(op.reshape(g.emit(y), [*shape[:-1], N]))
     y = y if dtype == "float32" else g.emit(op.astype(y, dtype))
     return y if bias is None else op.add(y, bias)
+
+
+@onnx_op("GatherBlockQuantized", since=1, domain="com.microsoft")
+def gather_block_quantized(
+    g: Graph,
+    data: Array,
+    indices: Expr,
+    scales: Array,
+    zeros: Array | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Expr:
+    """Rows of a table of small integers in blocks along its last axis, which is stored packed."""
+    rank = data.ndim
+    gather_axis, quantize_axis = g.axis(gather_axis, rank), g.axis(quantize_axis, rank)
+    if quantize_axis != rank - 1 or gather_axis == quantize_axis:
+        raise UnsupportedModel("only blocks along the last axis are supported")
+    if data.dtype != np.uint8 or g.input_type(0) != onnx.TensorProto.UINT8:
+        raise UnsupportedModel("only tables of uint8 are supported")
+    if zeros is not None:
+        flat = _unpacked(zeros.reshape(-1, zeros.shape[-1]), bits)[:, : scales.shape[-1]]
+        zeros = flat.reshape(scales.shape).astype(scales.dtype)
+    rows = lambda x: g.emit(op.take(g.constant(x), indices, axis=gather_axis))
+    packed, scale = rows(data), rows(scales)
+    if bits == 8:
+        codes = packed
+    else:
+        byte = lambda v: g.constant(v, "uint8")
+        mask = byte((1 << bits) - 1)
+        parts = [op.bitwise_and(op.right_shift(packed, byte(i)), mask) for i in range(0, 8, bits)]
+        codes = g.emit(op.stack([g.emit(part) for part in parts], axis=-1))
+    blocks = scales.shape[-1]
+    shape = g.shape(packed)[:-1]
+    size = data.shape[-1] * 8 // bits
+    if blocks * block_size != size:
+        raise UnsupportedModel(f"{size} elements are no multiple of blocks of {block_size}")
+    codes = g.emit(op.reshape(codes, [*shape, blocks, block_size]))
+    middle = g.scalar(1 << (bits - 1), scale) if zeros is None else rows(zeros)
+    if zeros is not None:
+        middle = g.emit(op.expand_dims(middle, axis=[-1]))
+    real = op.subtract(op.astype(codes, g.dtype(scale)), middle)
+    real = g.emit(op.multiply(real, g.emit(op.expand_dims(scale, axis=[-1]))))
+    return op.reshape(real, [*shape, size])
 
 
 def _words(codes: np.ndarray, bits: int) -> np.ndarray:

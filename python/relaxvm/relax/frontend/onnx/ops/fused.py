@@ -10,9 +10,13 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Array, Expr, onnx_op
+from .activations import elu, softplus, softsign, thresholded_relu
 from .convolution import conv
+from .creation import range_
+from .indexing import gather_nd
 from .linear import gemm, inner_agree
-from .movement import pad_11
+from .movement import pad_11, trilu
+from .pooling import max_pool
 
 MICROSOFT = "com.microsoft"
 
@@ -28,6 +32,10 @@ def activated(g: Graph, y: Any, name: str, parameters: list[float] | None) -> An
         "Tanh": lambda: op.tanh(y),
         "LeakyRelu": lambda: op.nn.leakyrelu(y, p[0] if parameters else 0.01),
         "Clip": lambda: op.clip(y, p[0], p[1]),
+        "Elu": lambda: elu(g, y, alpha=p[0] if parameters else 1.0),
+        "Softplus": lambda: softplus(y),
+        "Softsign": lambda: softsign(g, y),
+        "ThresholdedRelu": lambda: thresholded_relu(g, y, alpha=p[0] if parameters else 1.0),
         "HardSigmoid": lambda: op.clip(op.add(op.multiply(y, f(p[0])), f(p[1])), 0.0, 1.0),
     }
     if name not in table:
@@ -49,11 +57,23 @@ def fused_matmul(
     transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Expr:
-    if transBatchA or transBatchB:
-        raise UnsupportedModel("transposed batches are not supported")
-    a, b = (_last_two_swapped(g, x) if t else x for x, t in ((a, transA), (b, transB)))
+    if transBatchA:
+        a = _batch_moved(g, a, bool(transA))
+    elif transA:
+        a = _last_two_swapped(g, a)
+    if transBatchB:
+        b = _batch_moved(g, b, bool(transB))
+    elif transB:
+        b = _last_two_swapped(g, b)
     y = g.emit(op.matmul(*inner_agree(g, a, b)))
     return y if alpha == 1.0 else op.multiply(y, g.scalar(alpha, a))
+
+
+def _batch_moved(g: Graph, x: Any, swapped: bool) -> Any:
+    """[rows, batch.., columns] -> [batch.., rows, columns], or [batch.., columns, rows]."""
+    rank = g.rank(x)
+    last = [rank - 1, 0] if swapped else [0, rank - 1]
+    return g.emit(op.permute_dims(x, [*range(1, rank - 1), *last]))
 
 
 def _last_two_swapped(g: Graph, x: Any) -> Any:
@@ -145,9 +165,68 @@ def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
 @onnx_op("SimplifiedLayerNormalization", since=1, domain=MICROSOFT)
 def simplified_layer_normalization(
     g: Graph, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Expr:
+) -> tuple:
     axes = list(range(g.axis(axis, g.rank(x)), g.rank(x)))
-    return op.nn.rms_norm(x, scale, axes=axes, epsilon=epsilon)
+    y = op.nn.rms_norm(x, scale, axes=axes, epsilon=epsilon)
+    if not g.wants(1):
+        return (y,)
+    wide = x if g.dtype(x) == "float32" else g.emit(op.astype(x, "float32"))
+    square = op.mean(op.multiply(wide, wide), axis=axes, keepdims=True)
+    return y, op.rsqrt(op.add(square, g.scalar(epsilon, wide)))
+
+
+@onnx_op("BranchwiseRMSNorm", since=1, domain=MICROSOFT)
+def branchwise_rms_norm(
+    g: Graph, x: Expr, scale: Expr | None = None, *, num_branches: int = 0, epsilon: float = 1e-6
+) -> Expr:
+    """Each of the branches side by side in the last axis, or in the last but one, has a norm of its own."""
+    shape = g.shape(x)
+    if num_branches:
+        parts = [*shape[:-1], num_branches, g.scalars.floordiv(shape[-1], num_branches)]
+        x = g.emit(op.reshape(x, parts))
+    parts = g.shape(x)
+    y = op.nn.rms_norm(x, op.ones([parts[-1]], g.dtype(x)), axes=[-1], epsilon=epsilon)
+    if scale is not None:
+        if g.rank(scale) == 1 and not g.scalars.same(g.shape(scale)[0], parts[-1]):
+            scale = g.emit(op.reshape(scale, parts[-2:]))
+        y = op.multiply(g.emit(y), scale)
+    return op.reshape(g.emit(y), shape)
+
+
+@onnx_op("GatedRMSNorm", since=1, domain=MICROSOFT)
+def gated_rms_norm(
+    g: Graph, x: Expr, scale: Expr, gate: Expr, *, activation: str = "silu", epsilon: float = 1e-5
+) -> Expr:
+    """Norms of each group of as many elements as scale has, times the activated gate."""
+    if activation not in ("silu", "swish", "sigmoid"):
+        raise InvalidModel(f"activation is 'silu', 'swish' or 'sigmoid', not '{activation}'")
+    shape, width = g.shape(x), g.shape(scale)[0]
+    groups = g.scalars.floordiv(shape[-1], width)
+    parts = g.emit(op.reshape(x, [*shape[:-1], groups, width]))
+    y = op.nn.rms_norm(parts, scale, axes=[-1], epsilon=epsilon)
+    y = g.emit(op.reshape(g.emit(y), shape))
+    opened = op.sigmoid(gate)
+    return op.multiply(y, opened if activation == "sigmoid" else op.multiply(gate, opened))
+
+
+@onnx_op("ScaledSiLU", since=1, domain=MICROSOFT)
+def scaled_silu(g: Graph, x: Expr, scale: Expr | None = None, *, alpha: float = 1.0) -> Expr:
+    factor = g.scalar(alpha, x) if scale is None else op.reshape(scale, [])
+    scaled = g.emit(op.multiply(x, factor))
+    return op.multiply(scaled, op.sigmoid(scaled))
+
+
+@onnx_op("CDist", since=1, domain=MICROSOFT)
+def distances(g: Graph, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr:
+    """[M, K] and [N, K] -> [M, N]"""
+    if metric not in ("sqeuclidean", "euclidean"):
+        raise UnsupportedModel(f"metric '{metric}' is not supported")
+    squares = lambda x: op.sum(op.multiply(x, x), axis=[1], keepdims=True)
+    products = op.matmul(a, op.permute_dims(b, [1, 0]))
+    both = op.add(squares(a), op.permute_dims(g.emit(squares(b)), [1, 0]))
+    square = op.subtract(both, op.multiply(products, g.scalar(2, a)))
+    square = op.maximum(square, g.scalar(0, a))
+    return op.sqrt(square) if metric == "euclidean" else square
 
 
 @onnx_op("SkipSimplifiedLayerNormalization", since=1, domain=MICROSOFT)
@@ -157,6 +236,28 @@ def skip_simplified_layer_normalization(
     total = g.emit(op.add(*g.agree(x, skip)))
     total = total if bias is None else g.emit(op.add(total, bias))
     return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
+
+
+def turned(g: Graph, x: Any, ids: Any, cos_cache: Any, sin_cache: Any, interleaved: bool) -> Any:
+    """[B, heads, S, depth] with the first elements of depth turned in pairs by the angles of ids [B, S]."""
+    half, depth = g.shape(cos_cache)[1], g.shape(x)[3]
+    row = lambda cache: g.emit(op.expand_dims(op.take(cache, ids, axis=0), axis=[1]))
+    cos, sin = row(cos_cache), row(sin_cache)
+    width = 2 * half
+    cut = lambda a, b, step=1: g.emit(
+        op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[step])
+    )
+    first, second = (
+        (cut(0, width, 2), cut(1, width, 2)) if interleaved else (cut(0, half), cut(half, width))
+    )
+    a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
+    b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
+    if interleaved:
+        pair = g.emit(op.stack([a, b], axis=4))
+        y = g.emit(op.reshape(pair, [*g.shape(x)[:3], width]))
+    else:
+        y = g.emit(op.concat([a, b], axis=3))
+    return y if g.scalars.same(depth, width) else g.emit(op.concat([y, cut(width, depth)], axis=3))
 
 
 @onnx_op("RotaryEmbedding", since=1, domain=MICROSOFT)
@@ -193,24 +294,7 @@ def rotary_embedding(
         steps = op.expand_dims(op.arange(0, length, 1, dtype="int64"), axis=[0])
         first = op.reshape(op.astype(position_ids, "int64"), [1, 1])
         ids = g.emit(op.broadcast_to(g.emit(op.add(steps, first)), [batch, length]))
-    row = lambda cache: g.emit(op.expand_dims(op.take(cache, ids, axis=0), axis=[1]))
-    cos, sin = row(cos_cache), row(sin_cache)
-    turned = 2 * half
-    cut = lambda a, b, step=1: g.emit(
-        op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[step])
-    )
-    first, second = (
-        (cut(0, turned, 2), cut(1, turned, 2)) if interleaved else (cut(0, half), cut(half, turned))
-    )
-    a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
-    b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
-    if interleaved:
-        pair = op.stack([a, b], axis=4)
-        y = g.emit(op.reshape(g.emit(pair), [batch, heads, length, turned]))
-    else:
-        y = g.emit(op.concat([a, b], axis=3))
-    if not g.scalars.same(depth, turned):
-        y = g.emit(op.concat([y, cut(turned, depth)], axis=3))
+    y = turned(g, x, ids, cos_cache, sin_cache, bool(interleaved))
     if not flat:
         return y
     y = g.emit(op.permute_dims(y, [0, 2, 1, 3]))
@@ -222,4 +306,29 @@ def expand_dims(g: Graph, x: Expr, axis: Array) -> Expr:
     return op.expand_dims(x, axis=[g.axis(int(axis.reshape(-1)[0]), g.rank(x) + 1)])
 
 
+@onnx_op("NhwcMaxPool", since=1, domain=MICROSOFT)
+def nhwc_max_pool(
+    g: Graph,
+    x: Expr,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """Channels last."""
+    rank = g.rank(x)
+    x = g.emit(op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
+    y = max_pool(
+        g, x, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=ceil_mode,
+        dilations=dilations, pads=pads, strides=strides,
+    )  # fmt: skip
+    return op.permute_dims(g.emit(y), [0, *range(2, rank), 1])
+
+
+onnx_op("GatherND", since=1, domain=MICROSOFT)(gather_nd)
 onnx_op("Pad", since=1, domain=MICROSOFT)(pad_11)
+onnx_op("Range", since=1, domain=MICROSOFT)(range_)
+onnx_op("Trilu", since=1, domain=MICROSOFT)(trilu)

@@ -229,6 +229,10 @@ def tensor_scatter(
     rank = g.rank(cache)
     axis = g.axis(axis, rank)
     size, count = g.shape(cache)[axis], g.shape(update)[axis]
+    if rank == 4 and axis == 2 and mode == "linear":
+        starts = op.zeros([g.shape(cache)[0]], "int64")
+        starts = starts if write_indices is None else op.astype(write_indices, "int64")
+        return op.rvm.cache_rows(cache, update, g.emit(starts), [size])
     place = op.arange(0, count, 1, dtype="int64")
     along = [1] * rank
     along[axis] = count

@@ -179,3 +179,22 @@ def causal_conv_with_state(
     y = g.checked(y, [batch, channels, length])
     state = take_ranges(g, whole, {2: Range(length, s.add(length, before), 1)})
     return y, g.checked(g.emit(state), [batch, channels, before])
+
+
+@onnx_op("CausalConvWithState", since=1, domain="com.microsoft")
+def causal_conv_with_state_ms(
+    g: Graph,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    past_state: Expr | None = None,
+    *,
+    activation: str = "none",
+    channels_last: int = 0,
+    dilation: int = 1,
+    ndim: int = 1,
+    state_window: int = 0,
+) -> tuple:
+    if channels_last or dilation != 1 or ndim != 1 or state_window:
+        raise UnsupportedModel("only one axis, without dilation, channels first, is supported")
+    return causal_conv_with_state(g, x, weight, bias, past_state, activation=activation)
