@@ -133,7 +133,10 @@ def resize_of_any_form(b, x):
     if not exists(dims):
         return None
     more = {"nearest_mode": b.pick(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])} if mode == "nearest" else {}  # fmt: skip
-    where = b.pick(["asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel"])
+    # Of sizes that are not whole ONNX Runtime aligns the corners of the whole part, ONNX does not.
+    whole = all(s == int(s) for s in scale)
+    other = ["align_corners", "pytorch_half_pixel"] if whole else []
+    where = b.pick(["asymmetric", "half_pixel", *other])
     scales = b.constant([1, 1, *scale], "float32")
     y = b.node(
         "Resize", x.name, "", scales, mode=mode, coordinate_transformation_mode=where, **more

@@ -75,6 +75,13 @@ def _number(g: Graph, dim: Any) -> Any:
     return g.emit(op.astype(g.as_expr(g.dims_value([dim], ()), "size"), "float32"))
 
 
+def _length(g: Graph, step: Axis) -> Any:
+    """What the scale makes of the size, of which `out` is the whole part."""
+    if step.scale is None:
+        return _number(g, step.out)
+    return op.multiply(_number(g, step.size), g.constant(float(step.scale), "float32"))
+
+
 def _positions(g: Graph, step: Axis, how: Interpolation) -> Any:
     """Where each output element lies on the input, as float32."""
     i = op.arange(0, step.out, 1, dtype="int64")
@@ -82,7 +89,7 @@ def _positions(g: Graph, step: Axis, how: Interpolation) -> Any:
     one, half = g.constant(1, "float32"), g.constant(0.5, "float32")
     if how.coordinates == "align_corners":
         top = op.subtract(_number(g, step.size), one)
-        bottom = op.maximum(op.subtract(_number(g, step.out), one), one)
+        bottom = op.maximum(op.subtract(_length(g, step), one), one)
         return op.divide(op.multiply(i, top), bottom)
     if step.scale is not None:
         inverse = g.constant(float(1 / step.scale), "float32")
@@ -94,7 +101,7 @@ def _positions(g: Graph, step: Axis, how: Interpolation) -> Any:
         return op.subtract(op.multiply(op.add(i, half), inverse), half)
     if how.coordinates == "pytorch_half_pixel":
         spread = op.subtract(op.multiply(op.add(i, half), inverse), half)
-        return op.where(op.greater(_number(g, step.out), one), spread, g.constant(0, "float32"))
+        return op.where(op.greater(_length(g, step), one), spread, g.constant(0, "float32"))
     return None
 
 
