@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._session.arguments import Checker
-from ._session.arrays import Borrowed, is_plain, to_numpy
+from ._session.arrays import is_lendable, is_plain, to_numpy
 from ._session.build import Compiled, compile_model
 from ._session.signature import ModelMetadata, NodeArg
 from .inference_errors import (
@@ -27,6 +27,7 @@ from .inference_errors import (
     NoSuchFile,
     NotImplemented,
 )
+from .runtime.tensor import borrow
 
 __all__ = [
     "Fail",
@@ -73,7 +74,8 @@ class InferenceSession:
         threads = _threads(num_threads, sess_options)
         self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads)
         self._checker = Checker(self._compiled.signature)
-        self._main = self._compiled.function
+        self._call = self._compiled.function
+        self._names = [spec.name for spec in self._compiled.signature.inputs]
         self._plain = [is_plain(output.dtype) for output in self._compiled.signature.outputs]
 
     # ---- about the model
@@ -119,16 +121,28 @@ class InferenceSession:
     ) -> list[Any]:
         """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller."""
         wanted = self._checker.outputs(output_names)
-        borrowed = Borrowed(self._checker.inputs(input_feed))
+        # Arrays are lent as they are, and the model itself refuses what it does not take.
         try:
-            result = self._main(*borrowed.tensors)
-        except (KeyboardInterrupt, MemoryError):
+            result = self._call(*self._checker.arrays(input_feed))
+        except MemoryError:
+            raise
+        except Exception as e:
+            result = self._run_checked(input_feed, e)
+        results = (result,) if self._checker.single else result.values
+        plain = self._plain
+        return [to_numpy(results[i], plain[i]) for i in wanted]
+
+    def _run_checked(self, feed: Mapping[str, Any], error: Exception) -> Any:
+        """The results of a run that ended in `error`, when that came from arrays that are no dense tensors."""
+        arrays = self._checker.inputs(feed)
+        if all(array is feed[n] and is_lendable(array) for n, array in zip(self._names, arrays)):
+            raise Fail(str(error)) from error
+        try:
+            return self._call(*[borrow(array) for array in arrays])
+        except MemoryError:
             raise
         except Exception as e:
             raise Fail(str(e)) from e
-        outputs = (result,) if self._checker.single else result
-        plain, owned = self._plain, self._compiled.owned
-        return [to_numpy(outputs[i], plain[i], borrowed, owned) for i in wanted]
 
     # ---- not supported
 

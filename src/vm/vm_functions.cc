@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/error.h"
+#include "vm/own_results.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm {
@@ -130,6 +131,17 @@ void SetMemoryLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->pool(args.size() > 1 ? args[1].cast<int64_t>() : 0)->SetLimit(args[0].cast<int64_t>());
 }
 
+// (function name, number of results, what makes one value of several)
+void MakeOwningFunction(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
+  if (args.size() != 3)
+    Fail(ErrorKind::kTypeError, "own_results needs a name, a number, a function");
+  std::string name = Text(args, 0);
+  auto function = vm->FindFunction(name);
+  if (!function) Fail(ErrorKind::kValueError, "Unknown function: ", name);
+  *result = OwnResults(vm.get(), function.value(), args[1].cast<int64_t>(),
+                       args[2].cast<ffi::Function>());
+}
+
 void SetNumThreads(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   if (args.size() != 1) Fail(ErrorKind::kTypeError, "set_num_threads needs a number");
   vm->set_num_threads(args[0].cast<int>());
@@ -236,6 +248,7 @@ constexpr Row kRows[] = {
     {"invoke_closure", InvokeClosure},
     {"invoke_stateful", InvokeStateful},
     {"memory_stats", MemoryStats},
+    {"own_results", MakeOwningFunction},
     {"reset_peak_memory", ResetPeakMemory},
     {"save_function", SaveFunction},
     {"set_input", SetInput},

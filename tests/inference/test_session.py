@@ -11,6 +11,7 @@ import types
 import numpy as np
 import pytest
 
+import relaxvm
 import relaxvm.inference as inference
 from relaxvm.inference import InferenceSession
 
@@ -155,6 +156,51 @@ def test_outputs_belong_to_the_caller(session):
         b += 1
         c += 1
     np.testing.assert_array_equal(x, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"u": np.zeros((2, 5), "f4")}, "input 'u' must have shape"),
+        ({"u": np.zeros((2, 4), "f8")}, "input 'u' must have element type float32, got float64"),
+        ({"u": np.zeros(8, "f4")}, "input 'u' must have 2 dimensions"),
+        ({"u": np.zeros((3, 4), "f4")}, "dimension 0 of input 'u' is 3, but 'n' is 2 already"),
+        ({"x": np.zeros((2, 3), "c8")}, "input 'x' must have element type float32, got complex64"),
+        ({"x": np.zeros((2, 3), "O")}, "input 'x' must have element type float32, got object"),
+        ({"z": np.zeros(1, "f4")}, "there is no input called 'z'"),
+    ],
+)
+def test_every_input_is_checked_in_every_run(session, change, message):
+    s = session("g (float[n, 3] x, float[n, 4] u) => (float[n, 3] y) { y = Add(x, x) }")
+    good = {"x": np.ones((2, 3), "f4"), "u": np.ones((2, 4), "f4")}
+    np.testing.assert_array_equal(s.run(None, good)[0], 2)
+    with pytest.raises(inference.InvalidArgument, match=message):
+        s.run(None, {**good, **change})
+
+
+def test_takes_tensors_and_lists_in_place_of_arrays(session):
+    s = session(TWICE)
+    for x in ([[1.0, 2, 3]], relaxvm.runtime.tensor(np.float32([[1, 2, 3]]))):
+        (y,) = s.run(None, types.MappingProxyType({"x": x}))
+        assert type(y) is np.ndarray and y.tolist() == [[2, 4, 6]]
+
+
+def test_empty_outputs_of_empty_inputs_belong_to_the_caller(session):
+    s = session("g (float[n] x) => (float[n] a, float[n] b) { a = Identity(x) b = Exp(x) }")
+    a, b = s.run(None, {"x": np.zeros(0, "f4")})
+    assert a.shape == b.shape == (0,) and a.flags.writeable and b.flags.writeable
+
+
+def test_views_of_inputs_are_copied(session):
+    s = session(
+        "g (float[4, 3] x) => (float[2, 3] a, float[12] b)"
+        " { s = Constant<value_ints = [2]>() e = Constant<value_ints = [4]>()"
+        " a = Slice(x, s, e) t = Constant<value_ints = [-1]>() b = Reshape(x, t) }"
+    )
+    x = np.arange(12, dtype="f4").reshape(4, 3)
+    a, b = s.run(None, {"x": x})
+    a[:] = b[:] = -1
+    np.testing.assert_array_equal(x, np.arange(12).reshape(4, 3))
 
 
 def test_threads_run_one_session_at_once(session):

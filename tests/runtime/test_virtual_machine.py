@@ -81,6 +81,34 @@ def test_wrong_inputs_are_errors(args, kwargs, message):
         machine(pair).set_input("pair", *args, **kwargs)
 
 
+class Results:
+    def __init__(self, *values):
+        self.values = values
+
+
+def test_results_that_are_owned_share_no_memory_with_arguments():
+    call = machine(pair).module["own_results"]("pair", 2, Results)
+    data, weight = np.float32([1, 2]), np.float32([3])
+    first, (second, third) = call(data, weight).values
+    for result in (first, second, third):
+        np.from_dlpack(result)[:] = 7
+    assert data.tolist() == [1, 2] and weight.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("arg", "message"),
+    [
+        (1.5, "argument 1 is no tensor"),
+        (np.zeros((4, 4), "f4")[:, ::2], "argument 1 is no dense, aligned tensor"),
+        (np.frombuffer(bytearray(9), "f4", offset=1), "argument 1 is no dense, aligned tensor"),
+    ],
+)
+def test_arguments_are_dense_where_results_are_owned(arg, message):
+    call = machine(pair).module["own_results"]("pair", 2, Results)
+    with pytest.raises(TypeError, match=message):
+        call(np.float32([1]), arg)
+
+
 def test_invoke_needs_inputs_and_outputs_need_a_call():
     vm = machine(pair)
     with pytest.raises(ValueError, match="call set_input first"):

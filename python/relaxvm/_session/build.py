@@ -24,7 +24,7 @@ from ..inference_errors import (
     NoSuchFile,
     NotImplemented,
 )
-from .arrays import Owned
+from .arrays import Values
 from .signature import Signature
 
 logger = logging.getLogger("relaxvm.inference")
@@ -38,7 +38,6 @@ class Compiled:
     vm: Any
     function: Callable[..., Any]
     num_threads: int
-    owned: Owned
 
     def set_num_threads(self, count: int) -> None:
         self.num_threads = apply_threads(self.vm, count)
@@ -246,7 +245,8 @@ def _load(executable: Any, signature: Signature, num_threads: int) -> Compiled:
 
     vm = VirtualMachine(executable, cpu())
     threads = apply_threads(vm, num_threads)
-    return Compiled(signature, vm, vm["main"], threads, Owned(executable))
+    function = vm.module["own_results"]("main", len(signature.outputs), Values)
+    return Compiled(signature, vm, function, threads)
 
 
 def apply_threads(vm: Any, count: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._session.arguments import Checker
-from .._session.arrays import Borrowed
+from ..runtime.tensor import borrow
 from . import peer as peers
 from .files import check_writable, parse_shapes, read_inputs, whole_file
 from .limits import Limits, least_seconds, measure
@@ -70,7 +70,7 @@ def run(report: Report, model: Path, options: Options) -> None:
     vm, threads = _machine(source.executable(report, options.target), options.num_threads)
     report.set(model=str(model), threads=threads)
     report.set(inputs={n: {"shape": list(a.shape), "dtype": a.dtype.name} for n, a in feed.items()})
-    tensors = Borrowed(arrays).tensors
+    tensors = [borrow(array) for array in arrays]
     function = vm["main"]
 
     def outputs() -> list[np.ndarray]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .._session.arguments import Checker, numpy_dtype
-from .._session.arrays import Borrowed
 from .._session.signature import NodeArg, Signature
+from ..runtime.tensor import borrow
 from .files import check_writable, parse_shapes, read_inputs, whole_file
 from .models import open_model
 from .report import Report
@@ -49,7 +49,7 @@ def run(report: Report, model: Path, options: Options) -> None:
     best, outputs = math.inf, []
     for _ in range(options.repeat):
         start = time.perf_counter()
-        result = vm["main"](*Borrowed(arrays).tensors)
+        result = vm["main"](*[borrow(array) for array in arrays])
         best = min(best, time.perf_counter() - start)
         outputs = [r.numpy() for r in ([result] if checker.single else result)]
     named = dict(zip((o.name for o in source.signature.outputs), outputs))
