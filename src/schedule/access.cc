@@ -173,7 +173,7 @@ int64_t DivisorOf(const Expr& e, const Var& var) {
   return std::max<int64_t>(divisor, 0);
 }
 
-// Index arithmetic of every load, simplified.
+// Index arithmetic of every load and comparison, simplified.
 class IndexSimplifier : public tir::StmtMutator {
  public:
   explicit IndexSimplifier(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
@@ -181,6 +181,10 @@ class IndexSimplifier : public tir::StmtMutator {
     ffi::Array<Expr> indices =
         MutateAll(load->indices).Map([this](const Expr& e) { return analyzer_->Simplify(e); });
     return BufferLoad(load->buffer, indices, load->predicate, load->span);
+  }
+  Expr MutateBinary(const ir::Binary& b) override {
+    const bool compares = IsBool(b.dtype()) && IsInt(b->a.dtype());
+    return compares ? analyzer_->Simplify(b) : StmtMutator::MutateBinary(b);
   }
 
  private:
@@ -196,25 +200,29 @@ Expr SimplifyOffsets(const Expr& e, arith::Analyzer* analyzer) {
 Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least) {
   if (stage.IsOpaque()) return stage;
   Stage split = stage;
-  for (size_t i = 0; i < split.spatial.size(); ++i) {
-    const Axis axis = split.spatial[i];
-    const int64_t c = DivisorOf(split.value, axis.var);
-    if (c < least || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) continue;
+  split.spatial.clear();
+  ffi::Map<Var, Expr> map;
+  for (const Axis& axis : stage.spatial) {
+    const int64_t c = DivisorOf(stage.value, axis.var);
+    if (c < least || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) {
+      split.spatial.push_back(axis);
+      continue;
+    }
     Axis high{Var(axis.var->name, Int(64)), analyzer->Simplify(ir::FloorDiv(axis.extent, c))};
     Axis low{Var(axis.var->name, Int(64)), Expr(c)};
     analyzer->Bind(high.var, 0, high.extent);
     analyzer->Bind(low.var, 0, low.extent);
-    ffi::Map<Var, Expr> map;
     map.Set(axis.var, high.var * Expr(c) + low.var);
-    IndexSimplifier simplifier(analyzer);
-    auto rewrite = [&](const Expr& e) { return simplifier.Mutate(tir::Substitute(e, map)); };
-    split.value = rewrite(split.value);
-    if (split.finish.defined()) split.finish = rewrite(split.finish);
-    split.indices = split.indices.Map(rewrite);
-    split.spatial[i] = high;
-    split.spatial.insert(split.spatial.begin() + static_cast<std::ptrdiff_t>(i) + 1, low);
-    ++i;
+    split.spatial.push_back(high);
+    split.spatial.push_back(low);
   }
+  if (map.empty()) return stage;
+  // All at once: simplified, an axis that is not split yet would lose the form that it is known by.
+  IndexSimplifier simplifier(analyzer);
+  auto rewrite = [&](const Expr& e) { return simplifier.Mutate(tir::Substitute(e, map)); };
+  split.value = rewrite(split.value);
+  if (split.finish.defined()) split.finish = rewrite(split.finish);
+  split.indices = split.indices.Map(rewrite);
   return split;
 }
 

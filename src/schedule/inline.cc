@@ -175,15 +175,31 @@ int CostOf(const Expr& e) {
 Program InlineStages(Program program) { return Inliner(std::move(program), false).Run(); }
 Program InlineLoads(Program program) { return Inliner(std::move(program), true).Run(); }
 
+std::optional<GuardedProduct> ProductOf(const Expr& value) {
+  auto is_zero = [](const Expr& e) {
+    const auto* number = e.as<ir::FloatImmObj>();
+    return ir::IsIntValue(e, 0) || (number != nullptr && number->value == 0);
+  };
+  const Expr& whole = StripCasts(value);
+  const auto* choice = whole.as<ir::IntrinObj>();
+  const bool guarded = choice != nullptr && choice->intrin == ir::Intrin::kIfThenElse &&
+                       is_zero(StripCasts(choice->args[2]));
+  const auto* times = (guarded ? StripCasts(choice->args[1]) : whole).as<BinaryObj>();
+  if (times == nullptr || times->op != BinaryOp::kMul) return std::nullopt;
+  return GuardedProduct{times->a, times->b, guarded ? choice->args[0] : Expr()};
+}
+
 bool IsContraction(const Stage& stage) {
   if (stage.IsOpaque() || stage.combine != Combine::kSum || stage.reduce.empty()) return false;
-  const auto* product = StripCasts(stage.value).as<BinaryObj>();
-  if (product == nullptr || product->op != BinaryOp::kMul) return false;
+  const std::optional<GuardedProduct> product = ProductOf(stage.value);
+  if (!product.has_value()) return false;
   bool left_only = false, right_only = false, shared = false;
   for (const Axis& axis : stage.spatial) {
     const bool left = UsesVar(product->a, axis.var), right = UsesVar(product->b, axis.var);
     left_only = left_only || (left && !right);
     right_only = right_only || (right && !left);
+    if (product->guard.defined() && UsesVar(product->guard, axis.var) && !(left && right))
+      return false;
   }
   for (const Axis& axis : stage.reduce)
     shared = shared || (UsesVar(product->a, axis.var) && UsesVar(product->b, axis.var));

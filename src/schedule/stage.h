@@ -103,8 +103,14 @@ Program InlineStages(Program program);
 // The same for temporaries that only move data: their formula is a bare load.
 Program InlineLoads(Program program);
 
+// A product, perhaps one that counts only where `guard` (null: everywhere) holds.
+struct GuardedProduct {
+  Expr a, b, guard;
+};
+std::optional<GuardedProduct> ProductOf(const Expr& value);
+
 // Does `stage` multiply two tensors and add up, with an axis that only one of them has on each
-// side?
+// side?  A guard may depend on axes that both have.
 bool IsContraction(const Stage& stage);
 
 // The stage with an axis i that occurs as i // c and i % c (and whose extent c divides) replaced by

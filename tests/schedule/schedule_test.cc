@@ -385,6 +385,40 @@ TEST(CpuSchedule, TransposedConvolutionIsTiled) {
   for (int64_t size : {0, 1, 7, 20}) ExpectSame(func, {{"h", 3}, {"w", size}});
 }
 
+// 3 kernel elements, step 2, the first result cut off: phases have one or two of them.
+TEST(CpuSchedule, TransposedConvolutionWithOverlapIsTiled) {
+  Var h("h", Int(64)), w("w", Int(64));
+  Tensor x("x", {h + 2, w + 2, Expr(5)}, Float(32));
+  Tensor weight("weight", {Expr(3), Expr(3), Expr(5), Expr(24)}, Float(32));
+  Tensor y = tir::Reduce(
+      {h * 2, w * 2, Expr(24)}, {Expr(5), Expr(2), Expr(2)}, tir::SumReducer(Float(32)),
+      [&](const Indices& i, const Indices& r) {
+        auto moved = [&](size_t s) { return ir::FloorMod(i[s], 2) + 1; };
+        auto place = [&](size_t s) {
+          return ir::FloorDiv(i[s], 2) + ir::FloorDiv(moved(s), 2) + 1 - r[1 + s];
+        };
+        auto tap = [&](size_t s) { return ir::FloorMod(moved(s), 2) + r[1 + s] * 2; };
+        Expr product = x({place(0), place(1), r[0]}) * weight({tap(0), tap(1), r[0], i[2]});
+        return ir::IfThenElse(ir::And(ir::Less(tap(0), 3), ir::Less(tap(1), 3)), product,
+                              ir::ConstFloat(Float(32), 0));
+      });
+  auto func = tir::CreatePrimFunc({x, weight}, {y});
+  EXPECT_TRUE(IsTiled(func));
+  for (int64_t size : {0, 1, 7, 20}) ExpectSame(func, {{"h", 3}, {"w", size}});
+}
+
+// What reads only the first rows of a product is no part of its tiles.
+TEST(CpuSchedule, FirstRowsOfAProduct) {
+  Var m("m", Int(64));
+  Tensor a("a", {m + 2, Expr(9)}, Float(32)), b("b", {Expr(9), Expr(20)}, Float(32));
+  Tensor c = tir::Reduce(
+      {m + 2, Expr(20)}, {Expr(9)}, tir::SumReducer(Float(32)),
+      [&](const Indices& i, const Indices& r) { return a({i[0], r[0]}) * b({r[0], i[1]}); });
+  Tensor first = tir::Compute({m, Expr(20)}, [&](const Indices& i) { return ir::Max(c(i), 0); });
+  auto func = tir::CreatePrimFunc({a, b}, {first});
+  for (int64_t size : {0, 1, 5, 16}) ExpectSame(func, {{"m", size}});
+}
+
 TEST(CpuSchedule, PaddingOfFewChannelsRunsAlongWholeRows) {
   Var w("w", Int(64));
   Tensor x("x", {Expr(4), w, Expr(3)}, Float(32));

@@ -51,6 +51,10 @@ PROGRAMS: dict[str, Program] = {
         {"x": (1, 16, 20, 20), "w": (16, 24, 2, 2)},
         lambda x, w: op.nn.conv2d_transpose(x, w, strides=2),
     ),
+    "conv2d, transposed, windows overlap": (
+        {"x": (1, 16, 20, 20), "w": (16, 24, 3, 3)},
+        lambda x, w: op.nn.conv2d_transpose(x, w, strides=2, padding=1),
+    ),
     "conv3d": ({"x": (1, 4, 8, 14, 14), "w": (8, 4, 3, 3, 3)}, op.nn.conv3d),
     "pool": (
         {"x": (2, 24, 40, 40)},

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transposed convolutions: every input element is spread over the results that it reaches.
 // Form: no multiplication with inserted zeros.  A result at y meets only the kernel elements
-// k = (y + pad) % stride + stride * t, and those the inputs (y + pad) / stride - t; with data and
-// weight padded to whole steps this is one reduction block over input channels and t.
+// k = (y + pad) % stride + stride * t, and those the inputs (y + pad) / stride - t: with padded
+// data one reduction block over input channels and t.  Written with y / stride and the phase y %
+// stride, of which all results of a phase have the same kernel elements; what a phase has not of
+// the last t is left out.  An axis with one input has a kernel element for each result.
+#include "arith/analyzer.h"
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
@@ -129,39 +132,70 @@ Tensor StepForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumS
   auto none = [](size_t ndim) {
     return PadAmounts{std::vector<Expr>(ndim, Expr(0)), std::vector<Expr>(ndim, Expr(0))};
   };
-  PadAmounts data_pads = none(p.data.size()), kernel_pads = none(p.kernel.size());
+  arith::Analyzer analyzer;
+  PadAmounts data_pads = none(p.data.size());
+  Dims whole = out_shape;  // whole steps
+  bool is_cut = false;
   std::vector<Expr> taps;
+  auto is_single = [&](size_t s) {
+    return ir::IsIntValue(p.data.Extent(in[0]->shape, p.spatial[s]), 1);
+  };
   for (size_t s = 0; s < kNumSpatial; ++s) {
+    if (is_single(s)) {
+      taps.push_back(Expr(1));
+      continue;
+    }
     Expr stride(a.strides[s]);
     Expr extent = p.kernel.Extent(w->shape, p.spatial[s]);
-    taps.push_back(ir::CeilDiv(extent, stride));
-    kernel_pads.after[p.kernel.At(p.spatial[s])] = taps[s] * stride - extent;
+    taps.push_back(analyzer.Simplify(ir::CeilDiv(extent, stride)));
+    Expr results = p.out.Extent(out_shape, p.spatial[s]);
+    if (!analyzer.ProveEqual(ir::FloorMod(results, stride), 0)) {
+      results = analyzer.Simplify(ir::CeilDiv(results, stride) * stride);
+      whole.Set(static_cast<int64_t>(p.out.At(p.spatial[s])), results);
+      is_cut = true;
+    }
     // Input t - 1 before the first one up to that of the last result.
     Expr have = p.data.Extent(in[0]->shape, p.spatial[s]);
-    Expr last =
-        ir::FloorDiv(p.out.Extent(out_shape, p.spatial[s]) + Expr(a.padding[s] - 1), stride);
+    Expr last = ir::FloorDiv(results + Expr(a.padding[s] - 1), stride);
     bool exact = a.padding[s] == 0 && a.padding[kNumSpatial + s] == 0 && a.output_padding[s] == 0 &&
                  ir::IsIntValue(extent, a.strides[s]);
-    data_pads.before[p.data.At(p.spatial[s])] = taps[s] - Expr(1);
+    data_pads.before[p.data.At(p.spatial[s])] = analyzer.Simplify(taps[s] - Expr(1));
     data_pads.after[p.data.At(p.spatial[s])] =
-        exact ? Expr(0) : ir::Max(last + Expr(1) - have, Expr(0));
+        exact ? Expr(0) : analyzer.Simplify(ir::Max(last + Expr(1) - have, Expr(0)));
   }
   Tensor x = PadStage(in[0], data_pads, Number(in[0].dtype(), 0));
-  Tensor k = PadStage(w, kernel_pads, Number(w.dtype(), 0));
   Dims reduced{inputs};
   for (const Expr& t : taps) reduced.push_back(t);
   auto formula = [&](const Indices& i, const Indices& r) {
     Channels c = ChannelsOf(p.out.Index(i, 'C'), r[0], filters, inputs, a.groups);
-    auto moved = [&](size_t s) { return p.out.Index(i, p.spatial[s]) + Expr(a.padding[s]); };
-    Indices at = p.OfData(i, c.input, [&](size_t s) {
-      return ir::FloorDiv(moved(s), Expr(a.strides[s])) + (taps[s] - Expr(1)) - r[1 + s];
+    auto moved = [&](size_t s) {
+      return ir::FloorMod(p.out.Index(i, p.spatial[s]), Expr(a.strides[s])) + Expr(a.padding[s]);
+    };
+    Indices at = p.OfData(i, c.input, [&](size_t s) -> Expr {
+      if (is_single(s)) return Expr(0);
+      const Expr stride(a.strides[s]);
+      return ir::FloorDiv(p.out.Index(i, p.spatial[s]), stride) + ir::FloorDiv(moved(s), stride) +
+             (taps[s] - Expr(1)) - r[1 + s];
     });
+    Expr has;  // null: always
     Indices tap = p.OfKernel(c.input, c.filter, [&](size_t s) {
-      return ir::FloorMod(moved(s), Expr(a.strides[s])) + r[1 + s] * Expr(a.strides[s]);
+      const Expr stride(a.strides[s]);
+      const Expr extent = p.kernel.Extent(w->shape, p.spatial[s]);
+      const Expr result = p.out.Index(i, p.spatial[s]) + Expr(a.padding[s]);
+      const Expr place = is_single(s) ? result : ir::FloorMod(moved(s), stride) + r[1 + s] * stride;
+      const Expr end = p.out.Extent(out_shape, p.spatial[s]) + Expr(a.padding[s]);
+      if (!analyzer.ProveEqual(is_single(s) ? end : taps[s] * stride, extent)) {
+        const Expr inside = ir::Less(place, extent);
+        has = has.defined() ? ir::And(has, inside) : inside;
+      }
+      return place;
     });
-    return ir::Cast(p.wide, x(at)) * ir::Cast(p.wide, k(tap));
+    const Expr product = ir::Cast(p.wide, x(at)) * ir::Cast(p.wide, w(tap));
+    return has.defined() ? ir::IfThenElse(has, product, Number(p.wide, 0)) : product;
   };
-  return tir::Reduce(out_shape, reduced, tir::SumReducer(p.wide), formula, "conv_transpose");
+  Tensor sums = tir::Reduce(whole, reduced, tir::SumReducer(p.wide), formula, "conv_transpose");
+  if (!is_cut) return sums;
+  return tir::Compute(out_shape, [&](const Indices& i) { return sums(i); }, "cut");
 }
 
 // With dilation: all kernel elements, those that meet no input skipped.
@@ -258,7 +292,11 @@ OpDef nn_conv1d_transpose() {
       "nn.conv1d_transpose", "Transposed convolution over one axis.", "NCW", "IOW",
       {{{"data: f32[2, 3, 7]", "weight: f32[3, 4, =3]", "strides=2", "padding=1"}},
        {{"data: f32[1, =4, 6]", "weight: f32[=4, =2, =5]", "strides=3", "groups=2",
-         "output_padding=1"}}});
+         "output_padding=1"}},
+       {{"data: f32[1, 9, =20]", "weight: f32[=20, =24, =8]", "strides=4", "padding=2",
+         "data_layout='NWC'"}},
+       {{"data: f32[2, 5, =1]", "weight: f32[5, =18, =4]", "strides=3", "padding=1",
+         "output_padding=2"}}});
 }
 
 OpDef nn_conv2d_transpose() {
@@ -268,6 +306,11 @@ OpDef nn_conv2d_transpose() {
        {{"data: f32[2, 4, 4, 3]", "weight: f32[3, 2, =3, =4]", "strides=[2, 1]",
          "padding=[1, 0, 1, 2]", "output_padding=[1, 0]", "data_layout='NHWC'",
          "kernel_layout='IOHW'"}},
+       {{"data: f32[1, 6, 7, =18]", "weight: f32[=3, =3, =18, =20]", "strides=2", "padding=1",
+         "data_layout='NHWC'", "kernel_layout='HWIO'"}},
+       {{"data: f32[1, 4, 5, =16]", "weight: f32[=5, =4, =16, =17]", "strides=[3, 2]",
+         "padding=[1, 1, 2, 0]", "output_padding=[0, 1]", "data_layout='NHWC'",
+         "kernel_layout='HWIO'"}},
        {{"data: f32[1, =4, 5, 6]", "weight: f32[=4, =3, =3, =3]", "groups=2", "dilation=2"}}});
 }
 

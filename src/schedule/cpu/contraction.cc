@@ -97,13 +97,14 @@ class ContractionEmitter {
 
   // A copy of B that lets one instruction do the work of several pays from a few rows on.
   bool WorthGroups() const {
-    return c_.group_if_packed > 1 && EachElementOnce() &&
+    return c_.group_if_packed > 1 && !c_.guard.defined() && EachElementOnce() &&
            ir::AsInt(c_.row.extent).value_or(kRowsWorthPacking) >= kRowsWorthGroups;
   }
 
   // B walked across its rows is copied once so that the vector axis is contiguous; not windows that
   // overlap, which would grow.
   bool WorthPacking() const {
+    if (c_.guard.defined()) return false;  // a copy would take what is not there
     auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
     const bool contiguous = ir::IsIntValue(b->Coeff(c_.vector.var), 1);
     return (!contiguous || FewCacheSets(*b)) && EachElementOnce();
@@ -378,6 +379,7 @@ class ContractionEmitter {
     map.Set(whole.var, from + axis.var);
     c.a = tir::Substitute(c.a, map);
     c.b = tir::Substitute(c.b, map);
+    if (c.guard.defined()) c.guard = tir::Substitute(c.guard, map);
     part.next = PartOfBlock(part.panel, from + Expr(blocks.even), tiles);
     Stmt pass = SeqStmt::Flatten(
         {tir::Bind(from, block * Expr(blocks.even)), Pass(c, part, first, tiles, heights)});

@@ -16,6 +16,9 @@ struct Contraction {
   Stage stage;     // offsets flat, neighbouring axes merged, the reduction ordered
   DLDataType acc;  // of the sums
   Expr a, b;       // the operands' formulas: loads, perhaps inside casts
+  // Where it does not hold nothing is added; null: everywhere.  Depends on `batch` and axes of the
+  // sum.
+  Expr guard;
   Axis row{Var("row", Int(64)), Expr(1)};        // the tile's rows: of A alone
   Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone
   // The other spatial axes: of both operands, of A, of B.

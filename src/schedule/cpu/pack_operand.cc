@@ -67,8 +67,8 @@ bool HasAnotherAxis(const Stage& stage, const Axis& axis) {
 // last dimension of the other operand, in plain steps on both sides.
 void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
               const Machine& machine, Use* use) {
-  const auto* times = StripCasts(stage.value).as<ir::BinaryObj>();
-  const int64_t group = GroupOf(machine, times->a, times->b, use->acc);
+  const GuardedProduct times = *ProductOf(stage.value);
+  const int64_t group = GroupOf(machine, times.a, times.b, use->acc);
   const auto* left = StripCasts(other).as<BufferLoadObj>();
   if (group < 2 || left == nullptr || left->indices.empty()) return;
   for (const Axis& axis : stage.reduce) {
@@ -93,11 +93,11 @@ std::optional<Use> FindUse(const Program& program, const Var& buffer, const Mach
     const int here = CountLoads(stage, buffer);
     loads += here;
     if (here != 1 || !IsContraction(stage)) continue;
-    const auto* times = StripCasts(stage.value).as<ir::BinaryObj>();
+    const GuardedProduct times = *ProductOf(stage.value);
     for (bool left : {true, false}) {
-      const auto* load = StripCasts(left ? times->a : times->b).as<BufferLoadObj>();
+      const auto* load = StripCasts(left ? times.a : times.b).as<BufferLoadObj>();
       if (load == nullptr || !load->buffer.same_as(buffer)) continue;
-      const Expr& other = left ? times->b : times->a;
+      const Expr& other = left ? times.b : times.a;
       use = UseOf(stage, load, other);
       if (use) AddGroup(stage, load, other, machine, &*use);
     }

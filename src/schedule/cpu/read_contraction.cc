@@ -38,10 +38,12 @@ class Reader {
     c_.stage = FlattenStage(c_.stage, analyzer_);
     OrderReduction();
     CollapseAxes(&c_.stage, analyzer_);
-    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
-    c_.a = times->a;
-    c_.b = times->b;
+    const GuardedProduct product = *ProductOf(c_.stage.value);
+    c_.a = product.a;
+    c_.b = product.b;
+    c_.guard = product.guard;
     if (c_.LoadOf(c_.a) == nullptr || c_.LoadOf(c_.b) == nullptr) return std::nullopt;
+    FixPhases();
     if (!Classify(in_panels)) return std::nullopt;
     if (c_.group > 1 && !GroupsAreNeighbours()) return std::nullopt;
     c_.a_is_signed = IsInt(StripCasts(c_.a).dtype());
@@ -63,10 +65,10 @@ class Reader {
   // from here on that axis counts groups.
   void FindGroups() {
     if (c_.acc.bits != 32) return;
-    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
-    const int64_t size = GroupOf(machine_, times->a, times->b, c_.acc);
+    const GuardedProduct times = *ProductOf(c_.stage.value);
+    const int64_t size = GroupOf(machine_, times.a, times.b, c_.acc);
     if (size < 2) return;
-    for (const Expr& operand : {times->a, times->b}) {
+    for (const Expr& operand : {times.a, times.b}) {
       const auto* load = c_.LoadOf(operand);
       if (load == nullptr || load->indices.size() < 2) continue;
       for (Axis& axis : c_.stage.reduce) {
@@ -82,7 +84,7 @@ class Reader {
         }
         if (found != 1 || !analyzer_->ProveEqual(ir::FloorMod(axis.extent, size), 0)) continue;
         if (ir::IsIntValue(groups.extent, 1)) {  // no step from group to group shows what is next
-          const auto* other = c_.LoadOf(operand.same_as(times->a) ? times->b : times->a);
+          const auto* other = c_.LoadOf(operand.same_as(times.a) ? times.b : times.a);
           if (other == nullptr || other->indices.empty() ||
               !other->indices.back().same_as(axis.var))
             continue;
@@ -108,8 +110,8 @@ class Reader {
   // A load at [..., j // w, ..., j % w] reads panels of width w: the two indices become variables
   // of their own, so that what is left is linear.
   void FindPanels() {
-    const auto* times = StripCasts(c_.stage.value).as<ir::BinaryObj>();
-    for (const Expr& operand : {times->a, times->b}) {
+    const GuardedProduct times = *ProductOf(c_.stage.value);
+    for (const Expr& operand : {times.a, times.b}) {
       const auto* load = c_.LoadOf(operand);
       if (load == nullptr || load->indices.empty()) continue;
       for (const Axis& axis : c_.stage.spatial) {
@@ -174,6 +176,22 @@ class Reader {
     };
     std::stable_sort(c_.stage.reduce.begin(), c_.stage.reduce.end(),
                      [&](const Axis& a, const Axis& b) { return step(a) > step(b); });
+  }
+
+  // Axes of constant length that an operand walks in steps of its own, as the phases of a
+  // transposed convolution, and those that the guard asks for, are fixed while a matrix is
+  // computed.
+  void FixPhases() {
+    auto& spatial = c_.stage.spatial;
+    for (size_t i = spatial.size(); i-- > 0;) {
+      const Axis axis = spatial[i];
+      bool fixed = c_.guard.defined() && UsesVar(c_.guard, axis.var);
+      for (const Expr& operand : {c_.a, c_.b})
+        fixed = fixed || !LinearOffset::Of(c_.LoadOf(operand)->indices[0], {axis}).has_value();
+      if (!fixed || !ir::AsInt(axis.extent).has_value()) continue;
+      c_.batch.insert(c_.batch.begin(), axis);
+      spatial.erase(spatial.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
 
   bool Classify(const std::optional<Var>& in_panels) {
@@ -261,6 +279,7 @@ class Reader {
     const auto columns = ir::AsInt(c_.vector.extent);
     const int64_t lanes = machine_.Lanes(std::max<int64_t>(SizeInBytes(c_.acc), 1));
     if (c_.group > 1 || c_.group_if_packed > 1 || c_.panel_width > 0 || c_.stage.reduce.empty() ||
+        (c_.guard.defined() && UsesVar(c_.guard, c_.stage.reduce.back().var)) ||
         columns.value_or(0) == 0 || columns.value() * 2 > lanes || lanes % columns.value() != 0)
       return;
     for (const Expr& operand : {c_.a, c_.b}) {

@@ -130,6 +130,9 @@ class Scheduler {
       return nullptr;
     for (size_t i = 0; i < main.spatial.size(); ++i) {
       if (!main.indices[i].same_as(main.spatial[i].var)) return nullptr;
+      // What takes a part of the results alone has other places for them.
+      if (!context_.analyzer.ProveEqual(main.spatial[i].extent, next.spatial[i].extent))
+        return nullptr;
     }
     if (HasFewColumns(main) && CostOf(next.value) >= kCostlyFinish) return nullptr;
     bool identity = true;

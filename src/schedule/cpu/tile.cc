@@ -79,6 +79,7 @@ class TileEmitter {
     const int64_t others = columns + 1 + (c_.NeedsCorrection() ? columns : 0);
     int64_t sets = 1;
     if (c_.stage.reduce.empty() || c_.side_by_side.has_value()) return sets;
+    if (c_.guard.defined() && UsesVar(c_.guard, c_.stage.reduce.back().var)) return sets;
     const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(int64_t{1} << 20);
     while (sets < 4 && registers * sets < machine.chains &&
            registers * sets * 2 + others <= machine.num_vectors && depth >= 16 * sets)
@@ -356,17 +357,27 @@ class TileEmitter {
     return Annotated(loop, kPrefetch, b.Load({at}));
   }
 
+  // `body` where the guard holds, over `outer`: asked as far outside as it can be.
+  Stmt OverOuter(const std::vector<Axis>& outer, const Stmt& body) const {
+    if (!c_.guard.defined()) return Loops(outer, body);
+    size_t asked = outer.size();
+    while (asked > 0 && !UsesVar(c_.guard, outer[asked - 1].var)) --asked;
+    const auto at = outer.begin() + static_cast<std::ptrdiff_t>(asked);
+    return Loops({outer.begin(), at}, tir::IfThenElse(c_.guard, Loops({at, outer.end()}, body)));
+  }
+
   Stmt Sum() const {
     if (c_.stage.reduce.empty()) return Step(0);
     const std::vector<Axis>& reduce = c_.stage.reduce;
     const Axis& inner = reduce.back();
     const std::vector<Axis> outer(reduce.begin(), reduce.end() - 1);
-    if (c_.side_by_side.has_value()) return Loops(outer, StepSideBySide());
+    if (c_.guard.defined() && UsesVar(c_.guard, inner.var)) return OverOuter(reduce, Step(0));
+    if (c_.side_by_side.has_value()) return OverOuter(outer, StepSideBySide());
     if (num_sets_ == 1) {
       Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
       steps =
           part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, inner.var, 1) : FetchingNext(steps);
-      return Loops(outer, FetchingA(steps));
+      return OverOuter(outer, FetchingA(steps));
     }
     // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
@@ -384,7 +395,7 @@ class TileEmitter {
     Stmt all = Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets));
     Stmt both = SeqStmt::Flatten({FetchingB(all, round * Expr(num_sets_), num_sets_),
                                   Loop(rest, left, ForKind::kSerial, step_at(0, done + rest))});
-    return Loops(outer, both);
+    return OverOuter(outer, both);
   }
 
   void AddSets(ffi::Array<Stmt>* seq) const {
