@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ops/op_def.h"
+#include "passes/fuse/constant_number.h"
 
 namespace relaxvm::passes {
 namespace {
@@ -245,7 +246,7 @@ class ElementReader {
     auto number = [&](int64_t i) -> Expr {
       const void* p = data.data_ptr();
       if (dtype == Bool()) return ir::BoolImm(static_cast<const uint8_t*>(p)[i] != 0);
-      if (dtype == Float(32)) return ir::ConstFloat(dtype, static_cast<const float*>(p)[i]);
+      if (auto value = FloatElement(data, i)) return ir::ConstFloat(Float(32), *value);
       if (dtype == Int(64)) return ir::Const(dtype, static_cast<const int64_t*>(p)[i]);
       if (dtype == Int(32)) return ir::Const(Int(64), static_cast<const int32_t*>(p)[i]);
       return Expr();
@@ -253,10 +254,10 @@ class ElementReader {
     Expr first = number(0);
     if (!first.defined() || count == 1) return first;
     const auto shape = data.shape();
-    if (shape.size() < 2 || (dtype != Bool() && dtype != Float(32))) return Expr();
+    if (shape.size() < 2 || (dtype != Bool() && !IsFloat(dtype))) return Expr();
     const int64_t columns = shape[shape.size() - 1], rows = shape[shape.size() - 2];
     if (rows * columns != count || columns < 2) return Expr();
-    const size_t width = dtype == Bool() ? 1 : 4;
+    const auto width = static_cast<size_t>(SizeInBytes(dtype));
     auto same = [&](int64_t i, int64_t j) {
       const char* p = static_cast<const char*>(data.data_ptr());
       return std::equal(p + i * width, p + i * width + width, p + j * width);

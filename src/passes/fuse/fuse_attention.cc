@@ -21,6 +21,7 @@
 #include "ir/block_builder.h"
 #include "ops/op_def.h"
 #include "passes/fuse/causal_mask.h"
+#include "passes/fuse/constant_number.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -45,7 +46,7 @@ std::optional<double> NumberIn(const Expr& e) {
   for (int64_t d : constant->data.shape()) count *= d;
   if (count != 1) return std::nullopt;
   const void* p = constant->data.data_ptr();
-  if (constant->data.dtype() == Float(32)) return *static_cast<const float*>(p);
+  if (auto number = FloatElement(constant->data, 0)) return number;
   if (constant->data.dtype() == Int(64)) return *static_cast<const int64_t*>(p);
   return std::nullopt;
 }
@@ -380,7 +381,9 @@ class Fuser : public ir::Mutator {
   Expr Masked(const Call& where, Expr* scores) {
     for (int side : {1, 2}) {
       std::optional<double> number = NumberOf(where->args[side]);
-      if (!number.has_value() || !(*number <= -1e30)) continue;
+      // What drowns any score that the element type holds.
+      const bool half = where->args[side]->ty.as<ir::TensorTypeObj>()->dtype == Float(16);
+      if (!number.has_value() || !(*number <= (half ? -6e4 : -1e30))) continue;
       const Expr& other = where->args[3 - side];
       if (!LeadsToProduct(other)) continue;
       *scores = other;

@@ -128,3 +128,22 @@ def test_written_out_attention_becomes_one_call(form: Callable[..., relax.Var]) 
 def test_what_is_something_else_stays(form: Callable[..., relax.Var]) -> None:
     before = module(form)
     assert FuseAttention()(before).script() == before.script()
+
+
+@pytest.mark.parametrize(("dtype", "lowest"), [("float16", -65504.0), ("bfloat16", -1e38)])
+def test_numbers_of_half_precision_are_read(dtype: str, lowest: float) -> None:
+    dims = {"q": [2, 2, 5, 16], "k": [2, 2, 16, 7], "v": [2, 2, 7, 16]}
+    params = [relax.Var(name, relax.TensorType(shape, dtype)) for name, shape in dims.items()]
+    mask = relax.Var("mask", relax.TensorType([2, 1, 1, 7], "bool"))
+    builder = relax.BlockBuilder()
+    q, k, v = params
+    with builder.function("main", [*params, mask]):
+        with builder.dataflow():
+            s = builder.emit(op.matmul(q, k))
+            s = builder.emit(op.multiply(s, relax.const(0.25, dtype)))
+            s = builder.emit(op.where(mask, s, relax.const(lowest, dtype)))
+            out = builder.emit_output(op.matmul(builder.emit(op.nn.softmax(s)), v))
+        builder.emit_func_output(out)
+    text = FuseAttention()(builder.get()).script()
+    assert "R.nn.attention_bias" in text
+    assert "scale=0.25" in text
