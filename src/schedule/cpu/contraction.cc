@@ -28,6 +28,8 @@ constexpr int64_t kRowsWorthGroups = 4;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
 constexpr int64_t kMostRowsOfDots = 2;
+// Dot products that are shorter than this leave more of their vectors empty than tiles do.
+constexpr int64_t kShortestDots = 4;
 // Rows of a tile when their number is known at run time only: each number of rows up to it gets
 // code of its own.
 constexpr int64_t kMaxRowForms = 8;
@@ -77,22 +79,12 @@ class ContractionEmitter {
       vectors = kVectorsSideBySide;
     } else if (ir::IsIntValue(c_.row.extent, 1) && columns.has_value()) {
       // One row has no second chain per column: more columns hide the latency.
-      vectors = std::min<int64_t>(MostOfOneRow(), (columns.value() + lanes_ - 1) / lanes_);
+      vectors = std::min<int64_t>(machine_.num_vectors < 32 ? 6 : 12,
+                                  (columns.value() + lanes_ - 1) / lanes_);
     }
     width_ = std::max<int64_t>(vectors, 1) * lanes_;
     full_panels_ = analyzer_->Simplify(ir::FloorDiv(c_.vector.extent, width_));
     panels_ = analyzer_->Simplify(ir::CeilDiv(c_.vector.extent, width_));
-  }
-
-  // Rows of B that lie apart are read in longer runs where they come from memory.
-  int64_t MostOfOneRow() const {
-    if (machine_.num_vectors < 32) return 6;
-    const auto* load = c_.LoadOf(c_.b);
-    auto b = LinearOffset::Of(load->indices[0], c_.AllAxes());
-    if (c_.stage.reduce.size() != 1 || c_.group > 1 || !ir::IsIntValue(b->Coeff(c_.vector.var), 1))
-      return 12;
-    const int64_t bytes = BytesOfB(c_.stage.reduce.back().extent);
-    return bytes > std::max(machine_.l2_bytes, machine_.l3_bytes) ? 24 : 12;
   }
 
   // A copy of B that lets one instruction do the work of several pays from a few rows on.
@@ -500,9 +492,13 @@ Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* a
   auto a = LinearOffset::Of(c->LoadOf(c->a)->indices[0], all);
   auto b = LinearOffset::Of(c->LoadOf(c->b)->indices[0], all);
   const Var& k = c->stage.reduce.back().var;
-  if (ir::IsIntValue(b->Coeff(c->vector.var), 1) || !ir::IsIntValue(b->Coeff(k), 1) ||
-      !ir::IsIntValue(a->Coeff(k), 1))
-    return Expr();
+  if (!ir::IsIntValue(b->Coeff(k), 1) || !ir::IsIntValue(a->Coeff(k), 1)) return Expr();
+  // A vector of one column is mostly empty.
+  if (ir::IsIntValue(c->vector.extent, 1)) {
+    const int64_t depth = ir::AsInt(c->stage.reduce.back().extent).value_or(kShortestDots);
+    return depth < kShortestDots ? Expr() : Expr(1);
+  }
+  if (ir::IsIntValue(b->Coeff(c->vector.var), 1)) return Expr();
   Expr rows = c->row.extent;
   for (const Axis& axis : c->outer_a) rows = rows * axis.extent;
   Expr few = analyzer->Simplify(ir::LessEqual(rows, kMostRowsOfDots));
@@ -513,6 +509,7 @@ std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,
                                     arith::Analyzer* analyzer) {
   std::optional<Contraction> contraction = ReadContraction(stage, machine, analyzer);
   if (!contraction.has_value()) return std::nullopt;
+  if (auto one_row = EmitOneRow(*contraction, machine, analyzer)) return one_row;
   return ContractionEmitter(std::move(*contraction), machine, analyzer).Run();
 }
 

@@ -123,6 +123,11 @@ Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const M
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
                 const Machine& machine, arith::Analyzer* analyzer);
 
+// One row of A times a B that lies row by row and is wider than the registers: parallel by itself.
+// Absent when the contraction has another form.
+std::optional<Stmt> EmitOneRow(const Contraction& c, const Machine& machine,
+                               arith::Analyzer* analyzer);
+
 // Copies B to panels of `width` columns in a temporary and makes `c` read them there.
 struct PackedB {
   Buffer buffer;

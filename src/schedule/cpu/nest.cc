@@ -310,7 +310,18 @@ class NestEmitter {
         (ir::AsInt(stage_.reduce[index].extent).value_or(int64_t{1} << 20) + lanes_ - 1) / lanes_;
     for (const Axis& axis : Without(stage_.reduce, index))
       vectors *= ir::AsInt(axis.extent).value_or(kShortVectors + 1);
-    return vectors <= kShortVectors;
+    // Many vectors of each of many results are read in an order that the core does not foresee.
+    return vectors <= (ReadsPastSecondCache() ? kShortVectors / 2 : kShortVectors);
+  }
+
+  // Is something known to be read that the second cache does not hold?
+  bool ReadsPastSecondCache() const {
+    for (const Var& read : ReadsOf(stage_)) {
+      int64_t bytes = SizeInBytes(Buffer(read).elem_dtype());
+      for (const Expr& d : Buffer(read).shape()) bytes *= ir::AsInt(d).value_or(0);
+      if (traits_.l2_bytes > 0 && bytes > traits_.l2_bytes) return true;
+    }
+    return false;
   }
 
   // Results [first, first + lanes) of the last spatial axis.  Each has a register; then these are
@@ -322,21 +333,21 @@ class NestEmitter {
     Buffer acc = Accumulators(stage_, lanes_ * lanes_);
     ffi::Array<Stmt> seq = {tir::AllocBuffer(acc),
                             Fill(acc, stage_.identity, lanes_ * lanes_, lanes_)};
-    auto add = [&](const Expr& base, const Expr& limit) {
-      ffi::Array<Stmt> each;
-      for (int64_t i = 0; i < lanes_; ++i) {
-        ffi::Map<Var, Expr> map;
-        map.Set(many, first + Expr(i));
-        each.push_back(tir::Substitute(AddVector(acc, i, axis, base, limit), map));
-      }
-      return SeqStmt::Flatten(each);
+    auto add = [&](int64_t i, const Expr& base, const Expr& limit) {
+      ffi::Map<Var, Expr> map;
+      map.Set(many, first + Expr(i));
+      return tir::Substitute(AddVector(acc, i, axis, base, limit), map);
     };
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent, lanes_));
     const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
-    Var vector("vector", Int(64));
-    ffi::Array<Stmt> body = {
-        Loop(vector, blocks, ForKind::kSerial, add(vector * Expr(lanes_), Expr()))};
-    if (!analyzer_->ProveEqual(done, axis.extent)) body.push_back(add(done, axis.extent));
+    const bool has_rest = !analyzer_->ProveEqual(done, axis.extent);
+    // Result after result: what is read is one run of memory.
+    ffi::Array<Stmt> body;
+    const int64_t vectors = ir::AsInt(blocks).value();
+    for (int64_t i = 0; i < lanes_; ++i) {
+      for (int64_t v = 0; v < vectors; ++v) body.push_back(add(i, v * lanes_, Expr()));
+      if (has_rest) body.push_back(add(i, done, axis.extent));
+    }
     seq.push_back(Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body)));
     auto part = [&](int64_t i) { return ir::RampExpr(Expr(i * lanes_), 1, lanes_); };
     for (int64_t step = 1; step < lanes_; step *= 2) {

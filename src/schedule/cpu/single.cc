@@ -35,6 +35,7 @@ class SingleStage {
                         std::max<int64_t>(2, context_->machine.Lanes(ElemBytes(whole))))
             : whole;
     Stage flat = FlattenStage(stage, &context_->analyzer);
+    DropUnitAxes(&flat);
     CollapseAxes(&flat, &context_->analyzer);
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (const auto parts = InParts(flat, context_->machine)) return EmitParts(*parts, WorkOf(flat));
@@ -73,6 +74,23 @@ class SingleStage {
     }
     return OverRows(rows, EmitNest(row, context_->machine, &context_->analyzer), WorkOf(row),
                     StreamIf(flat));
+  }
+
+  // Axes of one point would keep their neighbours from being blocks.
+  void DropUnitAxes(Stage* flat) {
+    ffi::Map<Var, Expr> map;
+    for (const Axis& axis : flat->spatial) {
+      if (ir::IsIntValue(axis.extent, 1)) map.Set(axis.var, Expr(0));
+    }
+    if (map.empty()) return;
+    auto rewrite = [&](const Expr& e) {
+      return SimplifyOffsets(tir::Substitute(e, map), &context_->analyzer);
+    };
+    flat->value = rewrite(flat->value);
+    if (flat->finish.defined()) flat->finish = rewrite(flat->finish);
+    flat->indices = flat->indices.Map(
+        [&](const Expr& e) { return context_->analyzer.Simplify(tir::Substitute(e, map)); });
+    std::erase_if(flat->spatial, [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
   }
 
   Stmt EmitParts(const Parts& parts, const Expr& work) {
