@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walking a graph: names, places, what is missing, what is optional."""
 
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -25,6 +27,13 @@ def test_unsupported_operators_are_reported_together(make_model):
 def test_nodes_that_no_output_needs_are_left_out(import_text):
     script = import_text("g (float[n] x) => (float[n] y) { a = Foo(x) y = Exp(x) }")
     assert "exp" in script
+
+
+def test_nodes_may_stand_before_what_they_read(import_text):
+    script = import_text(
+        "g (float[n] x) => (float[n] y) { y = Add(b, c) b = Exp(a) c = Neg(b) a = Sqrt(x) }"
+    )
+    assert re.findall(r"R\.(exp|negative|sqrt|add)", script) == ["sqrt", "exp", "negative", "add"]
 
 
 @pytest.mark.parametrize(("exponent", "products"), [(2, 1), (3, 2)])

@@ -335,17 +335,47 @@ def _item_type(ty: Any, place: str) -> _ItemType:
 
 
 def needed_nodes(graph: Any) -> list:
-    """The nodes that an output of the graph depends on, in their order."""
+    """The nodes that an output of the graph depends on, in an order in which each follows what it reads."""
     needed = {o.name for o in graph.output}
     kept = []
-    for node in reversed(graph.node):
+    for node in reversed(_in_order(list(graph.node))):
         if needed.intersection(filter(None, node.output)):
             kept.append(node)
-            needed.update(node.input)
-            for attribute in node.attribute:
-                for sub in (attribute.g, *attribute.graphs):
-                    needed.update(outer_names(sub))
+            needed.update(_names_read(node))
     return kept[::-1]
+
+
+def _names_read(node: Any) -> list[str]:
+    names = list(node.input)
+    for attribute in node.attribute:
+        for sub in (attribute.g, *attribute.graphs):
+            names.extend(outer_names(sub))
+    return names
+
+
+def _in_order(nodes: list) -> list:
+    """The nodes as they stand, but each behind those that make what it reads: some tools write them anywhere."""
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    if all(makers.get(name, -1) < i for i, node in enumerate(nodes) for name in node.input):
+        return nodes
+    entered: set[int] = set()
+    done: set[int] = set()
+    result = []
+    for first in range(len(nodes)):
+        waiting = [first]
+        while waiting:
+            i = waiting[-1]
+            if i not in entered:
+                entered.add(i)
+                read = (makers.get(name) for name in _names_read(nodes[i]))
+                # Of a circle nobody can say the order; its first node will miss an input.
+                waiting.extend([m for m in read if m is not None and m not in entered][::-1])
+                continue
+            waiting.pop()
+            if i not in done:
+                done.add(i)
+                result.append(nodes[i])
+    return result
 
 
 def all_nodes(nodes: list) -> Iterator[Any]:
