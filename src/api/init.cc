@@ -18,6 +18,7 @@ extern "C" RELAXVM_API int relaxvm_init() {
     RegisterScalars();
     RegisterModules();
     RegisterTensorPrograms();
+    RegisterIndexMaps();
     RegisterTensorExpressions();
     RegisterBuilder();
     RegisterOperators();

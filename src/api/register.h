@@ -11,6 +11,7 @@ void RegisterExpressions();     // expressions of the graph language
 void RegisterScalars();         // scalar expressions, their makers
 void RegisterModules();         // bindings, blocks, functions, modules
 void RegisterTensorPrograms();  // statements and buffers of the loop language
+void RegisterIndexMaps();
 void RegisterTensorExpressions();
 void RegisterBuilder();          // BlockBuilder
 void RegisterOperators();        // the table of operators, MakeCall

@@ -12,6 +12,7 @@
 #include "ir/data_type.h"
 #include "ir/prim.h"
 #include "script/print.h"
+#include "tir/index_map.h"
 #include "tir/stmt.h"
 
 namespace relaxvm::script {
@@ -69,6 +70,7 @@ class Printer {
   std::string Indices(const ffi::Array<Expr>& list);  // "a, b"
 
   // ---- value.cc
+  std::string MapText(const tir::IndexMap& map);
   std::string AnyValue(const ffi::Any& value);
   std::string Dictionary(const ir::DictAttrs& attrs,
                          const std::unordered_set<std::string>& without = {});

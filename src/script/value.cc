@@ -166,6 +166,18 @@ std::string Printer::Dictionary(const ir::DictAttrs& attrs,
   return "{" + Join(parts) + "}";
 }
 
+std::string Printer::MapText(const tir::IndexMap& map) {
+  std::vector<std::string> names, places;
+  for (const Var& v : map->initial_indices) names.push_back(Define(v.get(), v->name));
+  for (const Expr& e : map->final_indices) places.push_back(Scalar(e));
+  const std::string lambda = std::string(names.empty() ? "lambda" : "lambda ") + Join(names);
+  std::string text =
+      "T.index_map(" + lambda + ": (" + Join(places) + (places.size() == 1 ? ",)" : ")");
+  if (!names.empty() && map->initial_indices[0].dtype() != Int(64))
+    text += ", index_dtype=" + Quoted(DTypeName(map->initial_indices[0].dtype()));
+  return text + ")";
+}
+
 std::string Printer::AnyValue(const ffi::Any& value) {
   switch (value.type_index()) {
     case ffi::TypeIndex::kTVMFFINone: return "None";
@@ -196,6 +208,7 @@ std::string Printer::AnyValue(const ffi::Any& value) {
   }
   if (auto type = value.as<Type>()) return TypeText(*type);
   if (auto device = value.as<ir::VDevice>()) return DeviceText(*device);
+  if (auto map = value.as<tir::IndexMap>()) return MapText(*map);
   if (auto e = value.as<Expr>()) {
     if (const auto* imm = e->as<ir::IntImmObj>(); imm != nullptr && !IsBool(e->dtype())) {
       return "T." + DTypeName(e->dtype()) + "(" + std::to_string(imm->value) + ")";

@@ -2,7 +2,8 @@
 """Samples of the operators' records as cases: arguments with values, attributes, expected results.
 
 A sample item is "x: f32[4, 8]", "x: i64[3] in 0..4", "x: f32[5] sorted", "xs: (f32[2], f32[3])", or "name=literal" for
-another argument or an attribute.  A dimension written "=3" stays constant where the others become variables."""
+another argument or an attribute
+(a literal, or the lambda of an index map).  A dimension written "=3" stays constant where the others become variables."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ import numpy as np
 import ops_references as references
 import scipy.special
 
-from relaxvm import _compiler
+from relaxvm import _compiler, tirx
 from relaxvm.relax.op.build import ROWS
 
 DTYPES = {
@@ -112,7 +113,10 @@ def _parse(op: str, number: int, items: Sequence[str]) -> Case:
                 tensors.append((match[1], _spec(text)))
         else:
             name, _, literal = item.partition("=")
-            values.append((name, ast.literal_eval(literal)))
+            if literal.startswith("lambda "):  # the text is our own
+                values.append((name, tirx.IndexMap.from_func(eval(literal))))
+            else:
+                values.append((name, ast.literal_eval(literal)))
     return Case(op, number, tuple(tensors), tuple(values))
 
 
@@ -214,8 +218,10 @@ def expected(case: Case, attrs: Mapping[str, Any], tensors: Mapping[str, Any], s
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, (bool, int, float)) or value is None:
+    if isinstance(value, (bool, int, float, tirx.IndexMap)) or value is None:
         return value
+    if isinstance(value, tirx.IntImm | tirx.FloatImm):
+        return value.value
     if isinstance(value, str):
         return str(value)
     if type(value).__name__ in ("dtype", "DataType") or str(value) in SHORT:

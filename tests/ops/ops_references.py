@@ -102,6 +102,15 @@ def slice_scatter(x: Array, src: Array, start: int, end: int, step: int | None, 
     return out
 
 
+def layout_transform(x: Array, index_map: Any, pad_value: Any) -> Array:
+    """Every element goes where the map says."""
+    places = {i: tuple(int(p) for p in index_map.map_indices(i)) for i in np.ndindex(*x.shape)}
+    out = np.full([int(n) for n in index_map.map_shape(x.shape)], pad_value or 0, x.dtype)
+    for i, place in places.items():
+        out[place] = x[i]
+    return out
+
+
 # ---- indices
 
 

@@ -43,6 +43,7 @@ from ..tirx.expr import Ramp as Ramp
 from ..tirx.expr import Select as Select
 from ..tirx.expr import Shuffle as Shuffle
 from ..tirx.expr import Sub as Sub
+from ..tirx.index_map import IndexMap
 from ..tirx.stmt import BufferStore, ForKind
 from .ir import meta_var as meta_var
 
@@ -475,8 +476,11 @@ launch_thread = attr
 target = str
 
 
-def index_map(mapping: Any, **_other: Any) -> Any:
-    raise NotImplementedError("T.index_map is not supported yet")
+def index_map(
+    mapping: Any, *, inverse_index_map: Any = None, index_dtype: str = "int64"
+) -> IndexMap:
+    """Where each element goes in another layout: a function of a place that gives a place."""
+    return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
 
 
 def _install() -> None:

@@ -42,6 +42,7 @@ from .expr import (
     const,
 )
 from .function import PrimFunc
+from .index_map import IndexMap
 from .op import *  # noqa: F403 (every scalar function of intrin_list.def, by name)
 from .op import NAMES as _OP_NAMES
 from .stmt import (
@@ -94,6 +95,7 @@ __all__ = [
     "GT",
     "GlobalVar",
     "IfThenElse",
+    "IndexMap",
     "IntImm",
     "Intrin",
     "IterVar",

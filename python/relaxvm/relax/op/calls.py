@@ -9,8 +9,10 @@ from typing import Any
 
 from ...ir.base import plain
 from ...ir.expr import Call, Expr, GlobalVar
+from ...tirx.expr import const
+from ...tirx.index_map import IndexMap
 from ..expr import ExternFunc, ShapeExpr, StringImm, Tuple, prim_value, to_expr
-from ..type import TupleType
+from ..type import TensorType, TupleType
 from .build import ROWS, call_operator, make_function
 
 
@@ -230,6 +232,31 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Call:
     return call_operator("eye", [n, n if m is None else m, k], {"dtype": dtype})
 
 
+def layout_transform(
+    x: Expr,
+    index_map: Any,
+    pad_value: Any = None,
+    axis_separators: Sequence[int] | None = None,
+    input_axis_separators: Sequence[int] | None = None,
+) -> Call:
+    """Stores each element where `index_map` says; places that get none hold `pad_value` (None: 0)."""
+    if axis_separators or input_axis_separators:
+        raise ValueError(
+            "layout_transform: buffers have one physical axis; leave axis_separators out"
+        )
+    ty = x.ty
+    if not isinstance(index_map, IndexMap):
+        known = isinstance(ty, TensorType) and ty.ndim >= 0
+        index_map = IndexMap.from_func(index_map, ty.ndim if known else None)
+    if (
+        isinstance(pad_value, (bool, int, float))
+        and isinstance(ty, TensorType)
+        and ty.dtype is not None
+    ):
+        pad_value = const(pad_value, ty.dtype)
+    return call_operator("layout_transform", [x], {"index_map": index_map, "pad_value": pad_value})
+
+
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = None) -> Call:
     """data @ weight^T + bias, made of permute_dims, matmul and add."""
     product = call_operator(
@@ -288,6 +315,7 @@ SPECIAL: dict[str, Callable[..., Call]] = {
     "image.resize3d": _with_size("image.resize3d", 3),
     "invoke_closure": invoke_closure,
     "invoke_pure_closure": invoke_pure_closure,
+    "layout_transform": layout_transform,
     "make_closure": make_closure,
     "ones": _with_shape("ones"),
     "print": print_,
