@@ -15,9 +15,9 @@ DTYPES = ["uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "
 TARGETS = ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"]
 
 
-def compiled(body, dtype, target):
-    rows, size = tirx.Var("rows", "int64"), tirx.Var("size", "int64")
-    x = relax.Var("x", relax.TensorType([rows, size], dtype))
+def compiled(body, dtype, target, size=None):
+    rows, unknown = tirx.Var("rows", "int64"), tirx.Var("size", "int64")
+    x = relax.Var("x", relax.TensorType([rows, unknown if size is None else size], dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -61,6 +61,19 @@ def test_order_of_lines(dtype, target):
             x = lines_of(dtype, size)
             got = argsort(relaxvm.runtime.tensor(x)).numpy()
             np.testing.assert_array_equal(got, order_of(x, descending), f"{size} elements")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lines_of_known_size(dtype):
+    for size in (1, 20, 33, 64, 65):
+        x = lines_of(dtype, size)
+        sort = compiled(lambda x: op.sort(x, axis=-1), dtype, "llvm", size)
+        got = sort(relaxvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, np.sort(x, axis=-1, kind="stable"))
+        k = (size + 1) // 2
+        first = compiled(lambda x, k=k: op.topk(x, k=k, ret_type="indices"), dtype, "llvm", size)
+        got = first(relaxvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, order_of(x, descending=True)[:, :k])
 
 
 @pytest.mark.parametrize("k", [3, 40])

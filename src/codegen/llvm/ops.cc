@@ -345,6 +345,16 @@ Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
   return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
 }
 
+// The low bits of that as int32, which are all ones above its range, zeros below it.
+Value* ToLowBits(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
+  llvm::Type* whole = LikeShape(result, b.getInt32Ty());
+  Constant* end = llvm::ConstantFP::get(v->getType(), 0x1p31);
+  Value* fits = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(Intrinsics::fabs, v), end);
+  Value* inside = b.CreateSelect(fits, v, Constant::getNullValue(v->getType()));
+  Value* above = b.CreateSExt(b.CreateFCmpOGE(v, end), whole);
+  return b.CreateTrunc(b.CreateOr(b.CreateFPToSI(inside, whole), above), result);
+}
+
 // Does MinMax with two constants keep `v` inside of what int32 holds, but for NaNs?
 bool IsClamped(Value* v) {
   bool has_least = false, has_most = false;
@@ -379,9 +389,7 @@ Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
     if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);
     return b_.CreateIntrinsic(id, {result, v->getType()}, {v});
   };
-  if (to.bits < 32) {
-    return b_.CreateTrunc(saturate(Intrinsics::fptosi_sat, LikeShape(type, b_.getInt32Ty())), type);
-  }
+  if (to.bits < 32) return ToLowBits(b_, v, type);
   if (IsInt(to)) return saturate(Intrinsics::fptosi_sat, type);
   if (to.bits == 32) {
     return b_.CreateTrunc(saturate(Intrinsics::fptosi_sat, LikeShape(type, b_.getInt64Ty())), type);

@@ -63,26 +63,38 @@ Stmt PlaceFew(const Expr& n, const LineValue& key, bool may_equal,
   Buffer keys("keys", {Expr(kFewElements)}, Int(64), "local");
   Buffer before("before", {Expr(kFewElements)}, Int(64), "local");
   Buffer count("count", {Expr(kWideLanes)}, Int(64), "local");
-  ir::Var block("block", Int(64)), other("other", Int(64));
-  const Expr zero = Expr(0), one = Expr(1);
-  auto compared = [&](const Expr& lane) {
-    const Expr index = block * Expr(kWideLanes) + lane;
-    const Expr mine = keys.Load(At(index)), its = keys.Load(At(other));
-    const Expr ties = ir::And(ir::Equal(its, mine), ir::Less(other, index));
-    const Expr less = ir::Less(its, mine), first = may_equal ? ir::Or(less, ties) : less;
-    return tir::BufferStore(count, count.Load(At(lane)) + ir::Select(first, one, zero), At(lane));
+  ir::Var block("block", Int(64));
+  const Expr zero = Expr(0), one = Expr(1), lanes = Expr(kWideLanes), start = block * lanes;
+  // Adds those of the others at [from, to) that come first: the lesser ones, and of equal ones
+  // those that stand before.
+  enum class Equals : uint8_t { kAfter, kBefore, kByIndex };
+  auto add = [&](const Expr& from, const Expr& to, Equals equals) -> Stmt {
+    ir::Var other("other", Int(64));
+    auto compared = [&](const Expr& lane) {
+      const Expr mine = keys.Load(At(start + lane)), its = keys.Load(At(other));
+      const Expr ties = ir::And(ir::Equal(its, mine), ir::Less(other, start + lane));
+      const Expr less = ir::Less(its, mine);
+      const Expr first = equals == Equals::kAfter    ? less
+                         : equals == Equals::kBefore ? ir::LessEqual(its, mine)
+                                                     : ir::Or(less, ties);
+      return tir::BufferStore(count, count.Load(At(lane)) + ir::Select(first, one, zero), At(lane));
+    };
+    return tir::For(other, from, to - from, tir::ForKind::kSerial, Lanes(compared));
   };
-  Stmt one_block = Sequence(
-      {Lanes([&](const Expr& lane) { return tir::BufferStore(count, zero, At(lane)); }),
-       tir::For(other, zero, n, tir::ForKind::kSerial, Lanes(compared)),
-       Lanes([&](const Expr& lane) {
-         return tir::BufferStore(before, count.Load(At(lane)), At(block * Expr(kWideLanes) + lane));
-       })});
-  return Sequence(
-      {tir::AllocBuffer(keys), tir::AllocBuffer(before), tir::AllocBuffer(count),
-       Vectors(n, [&](const Expr& i) { return tir::BufferStore(keys, key(i), At(i)); }),
-       tir::For(block, zero, ir::CeilDiv(n, Expr(kWideLanes)), tir::ForKind::kSerial, one_block),
-       LoopNest({n}, [&](const Indices& i) { return place(i[0], before.Load(i)); })});
+  const Expr stop = ir::Min(n, start + lanes);
+  Stmt all = may_equal
+                 ? Sequence({add(zero, start, Equals::kBefore), add(start, stop, Equals::kByIndex),
+                             add(stop, n, Equals::kAfter)})
+                 : add(zero, n, Equals::kAfter);
+  Stmt one_block =
+      Sequence({Lanes([&](const Expr& lane) { return tir::BufferStore(count, zero, At(lane)); }),
+                all, Lanes([&](const Expr& lane) {
+                  return tir::BufferStore(before, count.Load(At(lane)), At(start + lane));
+                })});
+  return Sequence({tir::AllocBuffer(keys), tir::AllocBuffer(before), tir::AllocBuffer(count),
+                   Vectors(n, [&](const Expr& i) { return tir::BufferStore(keys, key(i), At(i)); }),
+                   tir::For(block, zero, ir::CeilDiv(n, lanes), tir::ForKind::kSerial, one_block),
+                   LoopNest({n}, [&](const Indices& i) { return place(i[0], before.Load(i)); })});
 }
 
 // The byte of a rank that pass `digit` sorts by, from the last one on; the sign's bit is turned, so

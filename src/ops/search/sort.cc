@@ -74,12 +74,12 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
       if (static_cast<int64_t>(d) != axis) lines.push_back(data.shape()[d]);
     }
     const auto kept = ir::AsInt(keep);
-    const bool select = kept.has_value() && kept.value() > 0 && kept.value() <= kMaxSelected;
     // Of many elements, few are found before they are sorted.
     const auto extent = ir::AsInt(n);
-    const bool few = !select && CanSelect(data.elem_dtype()) && kept.has_value() &&
-                     kept.value() > 0 &&
-                     (!extent.has_value() || kept.value() * 2 <= extent.value());
+    const bool part = kept.has_value() && kept.value() > 0 &&
+                      (!extent.has_value() || kept.value() * 2 <= extent.value());
+    const bool select = part && kept.value() <= kMaxSelected;
+    const bool few = part && !select && CanSelect(data.elem_dtype());
     const Expr length = select ? keep : few ? keep + Expr(1) : n;
     Buffer order("order", {length}, Int(64)), spare("spare", {length}, Int(64));
     auto line = [&](const Indices& i) {
