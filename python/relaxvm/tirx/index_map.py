@@ -93,7 +93,10 @@ class IndexMap(Scriptable, tvm_ffi.Object):
         return list(_shape(self, [plain(n) for n in shape])[0])
 
     def inverse(self, shape: Sequence[Range | Any]) -> IndexMap:
-        """The way back, for a tensor of `shape`.  Raises ValueError where there is none, or where places get no element."""
+        """The way back, for a tensor of `shape`.
+
+        Raises ValueError where there is none, or where places get no element.
+        """
         back, padding = self.non_surjective_inverse(shape)
         if not _is_false(padding):
             raise ValueError(
