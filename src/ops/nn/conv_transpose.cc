@@ -198,6 +198,94 @@ Tensor StepForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumS
   return tir::Compute(out_shape, [&](const Indices& i) { return sums(i); }, "cut");
 }
 
+// Few channels of results: those of all phases are the columns of one convolution, and each result
+// is picked out of them.  Null where channels fill registers, or phases lie along them anyway.
+constexpr int64_t kFewChannels = 8;
+constexpr int64_t kMostColumns = 32;
+
+template <size_t kNumSpatial>
+std::optional<Tensor> NarrowForm(const ComputeArgs& in, const ConvTranspose& a,
+                                 const Parts<kNumSpatial>& p) {
+  const Tensor& w = in[1];
+  const Expr filters = p.kernel.Extent(w->shape, 'O'), inputs = p.kernel.Extent(w->shape, 'I');
+  int64_t columns = ir::AsInt(filters).value_or(kMostColumns);
+  bool in_order = columns == 1;
+  if (a.groups > 1 || columns >= kFewChannels) return std::nullopt;
+  for (size_t s = 0; s < kNumSpatial; ++s) {
+    columns *= a.strides[s];
+    in_order = in_order && a.padding[s] % a.strides[s] == 0;
+    if (ir::IsIntValue(p.data.Extent(in[0]->shape, p.spatial[s]), 1)) return std::nullopt;
+  }
+  if (in_order || columns > kMostColumns || ir::IsIntValue(filters, columns)) return std::nullopt;
+  arith::Analyzer analyzer;
+  PadAmounts pads{std::vector<Expr>(p.data.size(), Expr(0)),
+                  std::vector<Expr>(p.data.size(), Expr(0))};
+  Dims sums{p.data.Extent(in[0]->shape, 'N')}, reduced, weights, phases;
+  for (size_t s = 0; s < kNumSpatial; ++s) {
+    const Expr stride(a.strides[s]);
+    const Expr taps =
+        analyzer.Simplify(ir::CeilDiv(p.kernel.Extent(w->shape, p.spatial[s]), stride));
+    const Expr have = p.data.Extent(in[0]->shape, p.spatial[s]);
+    const Expr moved = p.out.Extent(in.OutShape(), p.spatial[s]) + Expr(a.padding[s]);
+    const Expr steps = analyzer.Simplify(ir::CeilDiv(moved, stride));
+    pads.before[p.data.At(p.spatial[s])] = analyzer.Simplify(taps - Expr(1));
+    pads.after[p.data.At(p.spatial[s])] = analyzer.Simplify(ir::Max(steps - have, Expr(0)));
+    sums.push_back(steps);
+    phases.push_back(stride);
+    reduced.push_back(taps);
+  }
+  weights = reduced;
+  weights.push_back(inputs);
+  for (const Expr& phase : phases) {
+    weights.push_back(phase);
+    sums.push_back(phase);
+  }
+  weights.push_back(filters);
+  sums.push_back(filters);
+  reduced.push_back(inputs);
+  const Tensor x = PadStage(in[0], pads, Number(in[0].dtype(), 0));
+  const Tensor by_phase = tir::Compute(
+      weights,
+      [&](const Indices& i) {
+        Expr has;
+        Indices at = p.OfKernel(i[kNumSpatial], i.back(), [&](size_t s) {
+          const Expr place = i[s] * Expr(a.strides[s]) + i[kNumSpatial + 1 + s];
+          const Expr inside = ir::Less(place, p.kernel.Extent(w->shape, p.spatial[s]));
+          has = has.defined() ? ir::And(has, inside) : inside;
+          return place;
+        });
+        return ir::IfThenElse(has, w(at), Number(w.dtype(), 0));
+      },
+      "by_phase");
+  const Tensor all = tir::Reduce(
+      sums, reduced, tir::SumReducer(p.wide),
+      [&](const Indices& i, const Indices& r) {
+        const Indices at = p.data.Order([&](char letter) -> Expr {
+          if (letter == 'N') return i[0];
+          if (letter == 'C') return r[kNumSpatial];
+          const size_t s = p.spatial.find(letter);
+          return i[1 + s] + reduced[static_cast<int64_t>(s)] - Expr(1) - r[s];
+        });
+        Indices of_weight(r.begin(), r.end());
+        of_weight.insert(of_weight.end(), i.begin() + 1 + kNumSpatial, i.end());
+        return ir::Cast(p.wide, x(at)) * ir::Cast(p.wide, by_phase(of_weight));
+      },
+      "conv_transpose");
+  return tir::Compute(
+      in.OutShape(),
+      [&](const Indices& i) {
+        Indices at{p.out.Index(i, 'N')};
+        auto moved = [&](size_t s) { return p.out.Index(i, p.spatial[s]) + Expr(a.padding[s]); };
+        for (size_t s = 0; s < kNumSpatial; ++s)
+          at.push_back(ir::FloorDiv(moved(s), Expr(a.strides[s])));
+        for (size_t s = 0; s < kNumSpatial; ++s)
+          at.push_back(ir::FloorMod(moved(s), Expr(a.strides[s])));
+        at.push_back(p.out.Index(i, 'C'));
+        return all(at);
+      },
+      "picked");
+}
+
 // With dilation: all kernel elements, those that meet no input skipped.
 template <size_t kNumSpatial>
 Tensor DilatedForm(const ComputeArgs& in, const ConvTranspose& a, const Parts<kNumSpatial>& p) {
@@ -234,7 +322,9 @@ Tensors ComputeConvTranspose(const ComputeArgs& in, const ConvTranspose& a) {
   Parts<kNumSpatial> p(in, a);
   bool dilated = false;
   for (int64_t d : a.dilation) dilated = dilated || d != 1;
-  Tensor result = dilated ? DilatedForm(in, a, p) : StepForm(in, a, p);
+  std::optional<Tensor> narrow;
+  if (!dilated) narrow = NarrowForm(in, a, p);
+  Tensor result = narrow ? *narrow : dilated ? DilatedForm(in, a, p) : StepForm(in, a, p);
   if (p.wide == p.dtype) return {result};
   return {tir::Map(result, [&](const Expr& e) { return ir::Cast(p.dtype, e); }, "cast")};
 }
