@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from relaxvm.relax.frontend.onnx import InvalidModel, UnsupportedModel, from_onnx, registry
+from relaxvm.relax.transform import DeadCodeElimination, FuseAttention
 
 
 def test_unsupported_operators_are_reported_together(make_model):
@@ -41,6 +42,17 @@ def test_small_powers_are_products(import_text, exponent, products):
     graph = f"g (float[n, 4] x) => (float[n, 4] y) {{ e = Constant<value_float={exponent}.0>() y = Pow(x, e) }}"
     text = import_text(graph)
     assert text.count("R.multiply(") == products and "R.power" not in text
+
+
+@pytest.mark.parametrize("mask", ["float", "bool"])
+def test_attention_with_a_mask_is_found(make_model, mask):
+    model = make_model(
+        f"g (float[n, 2, s, 8] q, float[n, 2, t, 8] k, float[n, 2, t, 8] v, {mask}[s, t] m) => (float[n, 2, s, 8] y) "
+        "{ y = Attention(q, k, v, m) }",
+        opset=23,
+    )
+    text = DeadCodeElimination()(FuseAttention()(from_onnx(model))).script()
+    assert "R.nn.attention_bias(" in text and "R.nn.softmax" not in text
 
 
 def test_errors_name_the_node(make_model):

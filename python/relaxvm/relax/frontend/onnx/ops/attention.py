@@ -72,19 +72,32 @@ def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
         cap = g.scalar(how.softcap, q)
         scores = g.emit(op.multiply(op.tanh(op.divide(scores, cap)), cap))
     stages.append(scores)
-    scores = _masked(g, scores, how.masks)
+    mask, scores = _masked(g, scores, how.masks)
     stages.append(scores)
     if how.precision and how.precision != dtype:
         scores = g.emit(op.astype(scores, how.precision))
-    weights = _softmax(g, scores, how.guard) if how.sink is None else _beside(g, scores, how.sink)
+    if how.sink is None:
+        weights = g.emit(op.nn.softmax(scores, axis=-1))
+    else:
+        weights = _beside(g, scores, how.sink)
     if g.dtype(weights) != dtype:
         weights = g.emit(op.astype(weights, dtype))
+    y = g.emit(op.matmul(weights, v))
+    if how.guard and mask is not None:
+        chosen = g.dtype(mask) == "bool"
+        marks = op.astype(mask, "int8") if chosen else mask
+        best = g.emit(op.max(marks, axis=[-1], keepdims=True))
+        hidden = g.emit(op.equal(best, g.scalar(0 if chosen else -math.inf, best)))
+        zero = g.scalar(0, y)
+        y = g.emit(op.where(hidden, zero, y))
+        if g.wants(3):
+            weights = g.emit(op.where(hidden, zero, weights))
     stages.append(weights)
-    return g.emit(op.matmul(weights, v)), stages
+    return y, stages
 
 
-def _masked(g: Graph, scores: Any, masks: list) -> Any:
-    """All masks become one: what is chosen by, or what is added."""
+def _masked(g: Graph, scores: Any, masks: list) -> tuple:
+    """All masks become one: what is chosen by, or what is added; None when there is none."""
     dtype = g.dtype(scores)
     seen = added = None
     for mask in masks:
@@ -95,18 +108,9 @@ def _masked(g: Graph, scores: Any, masks: list) -> Any:
             added = mask if added is None else g.emit(op.add(*g.agree(added, mask)))
     hidden = g.scalar(-math.inf, scores)
     if added is None:
-        return scores if seen is None else g.emit(op.where(*g.agree(seen, scores), hidden))
+        return seen, (scores if seen is None else g.emit(op.where(*g.agree(seen, scores), hidden)))
     added = added if seen is None else g.emit(op.where(*g.agree(seen, added), hidden))
-    return g.emit(op.add(*g.agree(scores, added)))
-
-
-def _softmax(g: Graph, scores: Any, guard: bool) -> Any:
-    weights = g.emit(op.nn.softmax(scores, axis=-1))
-    if not guard:
-        return weights
-    top = g.emit(op.max(scores, axis=[-1], keepdims=True))
-    hidden = op.equal(top, g.scalar(-math.inf, scores))
-    return g.emit(op.where(hidden, g.scalar(0, scores), weights))
+    return added, g.emit(op.add(*g.agree(scores, added)))
 
 
 def _beside(g: Graph, scores: Any, sink: Any) -> Any:
@@ -173,9 +177,10 @@ def attention(
     if scale is None and not isinstance(depth, int):
         raise UnsupportedModel("its head size is symbolic; give scale")
     precision = carrier(softmax_precision) if softmax_precision else None
-    # Without a mask every row sees a key.
+    # Without a mask, and of keys that begin with the first, every row sees a key.
+    some_see_none = bool(masks) and (len(masks) > is_causal or nonpad_kv_seqlen is not None)
     how = Scores(
-        1 / math.sqrt(depth) if scale is None else scale, masks, softcap, precision, bool(masks)
+        1 / math.sqrt(depth) if scale is None else scale, masks, softcap, precision, some_see_none
     )
     y, stages = attend(g, q, k, v, how)
     y = join_heads(g, y) if flat else y
