@@ -7,6 +7,7 @@
 #include "analysis/blocks.h"
 #include "arith/analyzer.h"
 #include "arith/same.h"
+#include "tir/byte_table.h"
 #include "tir/functor.h"
 
 namespace relaxvm::analysis {
@@ -110,6 +111,7 @@ class BlockKind {
 
   FusionKind AccessOf(const tir::BufferLoad& load, const ffi::Array<Expr>& store) {
     if (SameIndices(load->indices, store)) return FusionKind::kElementwise;
+    if (tir::IsByteTable(load)) return FusionKind::kBroadcast;
     // Axes in the order of the result, some left out; fixed indices where the argument has size 1.
     size_t next = 0;
     for (const Expr& index : load->indices) {

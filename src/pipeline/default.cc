@@ -78,6 +78,8 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
     p.Run(Pass::kConvertToDataflow, {{"min_size", int64_t{1}}});
     FuseKnownForms(p);
     ChooseLayouts(p);
+    p.Run(Pass::kTabulateBytes);
+    p.Run(Pass::kDeadCodeElimination);
   } else if (name != "zero" && name != "finish") {
     Fail(ErrorKind::kValueError, "there is no pipeline '", name,
          "'; there are default, finish and zero");

@@ -104,6 +104,7 @@ WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("scatter_nd", [X, tensor("i", 2, 3, dtype="int64"), X], {}, r"indices names 3 dimensions"),
     ("one_hot", [I, relax.prim_value(1), relax.prim_value(1.0)], {"depth": 3}, r"on_value and off_value must have one dtype"),
     ("argsort", [X], {"dtype": "bool"}, r"dtype must be a type of numbers, got bool"),
+    ("rvm.byte_table", [tensor("x", 4, dtype="uint8"), tensor("t", 8, dtype="uint8")], {}, r"table needs 256 values, got 8"),
     ("quantize", [X, CHANNELS, CHANNELS], {}, r"scale needs one value for each of the 8 elements of axis 1, or a single one; got 3"),
     ("arange", [relax.prim_value(0), relax.prim_value(5), relax.prim_value(0)], {}, r"step must not be 0"),
     ("tril", [tensor("x", 3)], {}, r"x must have at least two dimensions"),

@@ -4,6 +4,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
+#include "tir/byte_table.h"
 
 namespace relaxvm::codegen {
 
@@ -299,8 +300,27 @@ Value* ProgramEmitter::LoadBits(const tir::BufferLoadObj* e, DLDataType result) 
 
 void ProgramEmitter::VisitBufferLoad(const tir::BufferLoadObj* e) {
   const BufferSlot& slot = SlotOf(e);
+  if (tir::IsByteTable(ffi::GetRef<tir::BufferLoad>(e))) {
+    result_ = EmitByteTable(slot, e);
+    return;
+  }
   Address address = AddressOf(slot, e->indices);
   result_ = EmitLoad(slot, address, MaskOf(e->predicate, address.lanes));
+}
+
+// All lanes may read: every byte has an element.
+Value* ProgramEmitter::EmitByteTable(const BufferSlot& slot, const tir::BufferLoadObj* e) {
+  const DLDataType index = e->indices[0].dtype();
+  const int quarter = 64;
+  if (!ops_.traits().byte_tables || index.lanes == 1 || index.lanes > quarter)
+    return EmitLoad(slot, AddressOf(slot, e->indices), nullptr);
+  Value* at = Eval(e->indices[0].as<ir::CastObj>()->value);
+  Value* parts[4];
+  for (int i = 0; i < 4; ++i) {
+    Address address{b_.getInt64(i * quarter), b_.getInt64(1), nullptr, quarter};
+    parts[i] = EmitLoad(slot, address, nullptr);
+  }
+  return ops_.PickBytes(parts, at);
 }
 
 const BufferSlot& ProgramEmitter::SlotOf(const tir::BufferLoadObj* e) {

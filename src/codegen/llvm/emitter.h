@@ -140,6 +140,7 @@ class ProgramEmitter : private tir::StmtVisitor {
       const ir::BinaryObj* e);  // ramp < n, without wide vectors; null for other forms
   bool IsNonNegative(const ir::Expr& e) const;
   const BufferSlot& SlotOf(const tir::BufferLoadObj* e);
+  llvm::Value* EmitByteTable(const BufferSlot& slot, const tir::BufferLoadObj* e);
   llvm::Value* LoadBits(const tir::BufferLoadObj* e, DLDataType result);
   llvm::Value* EmitDot(const tir::Dot& dot,
                        llvm::Value* (ValueOps::*emit)(llvm::Value*, llvm::Value*, llvm::Value*));

@@ -22,9 +22,10 @@ enum class DotOf : uint8_t {
 // What code may use; from the features of the target.
 struct TargetTraits {
   bool fma = false;
-  bool f16c = false;      // conversions of float16 in hardware
-  bool rounding = false;  // floor, ceil, trunc, round in hardware
-  bool picks = false;     // lanes of a register by an index in each lane
+  bool f16c = false;         // conversions of float16 in hardware
+  bool rounding = false;     // floor, ceil, trunc, round in hardware
+  bool picks = false;        // lanes of a register by an index in each lane
+  bool byte_tables = false;  // bytes of two registers by an index in each lane
   int vector_bits = 128;
   DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32
@@ -56,6 +57,9 @@ class ValueOps {
   llvm::Value* DotOfBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+
+  // The bytes of four registers of 64 that `at` names, at most 64; traits().byte_tables.
+  llvm::Value* PickBytes(llvm::ArrayRef<llvm::Value*> registers, llvm::Value* at);
 
   const TargetTraits& traits() const { return traits_; }
   llvm::IRBuilder<>& builder() { return b_; }

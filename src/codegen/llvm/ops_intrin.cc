@@ -205,6 +205,21 @@ Value* ValueOps::DotOfPairs(Value* sum, Value* a, Value* b) {
   }
 }
 
+// One instruction picks by 7 bits out of two registers; the eighth chooses between two of them.
+Value* ValueOps::PickBytes(llvm::ArrayRef<Value*> registers, Value* at) {
+  const unsigned lanes = LanesOf(at), all = LanesOf(registers[0]);
+  llvm::SmallVector<int, 64> widen(all, -1), narrow;
+  for (unsigned i = 0; i < lanes; ++i) narrow.push_back(widen[i] = static_cast<int>(i));
+  Value* wide = lanes == all ? at : b_.CreateShuffleVector(at, widen);
+  auto pick = [&](Value* low, Value* high) {
+    return CallWithBits(b_, Intrinsics::x86_avx512_vpermi2var_qi_512, {low, wide, high});
+  };
+  Value* is_high = b_.CreateICmpSLT(wide, Constant::getNullValue(wide->getType()));
+  Value* found =
+      b_.CreateSelect(is_high, pick(registers[2], registers[3]), pick(registers[0], registers[1]));
+  return lanes == all ? found : b_.CreateShuffleVector(found, narrow);
+}
+
 // Halves are combined until one lane is left; an odd lane waits for the next round.
 Value* ValueOps::ReduceLanes(ir::Intrin intrin, Value* v, DLDataType t) {
   ir::BinaryOp op = ir::BinaryOp::kAdd;

@@ -129,6 +129,7 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
     traits.picks = traits.fma && Has(subtarget, traits.vector_bits == 512 ? "avx512dq" : "avx2");
     const bool vl = Has(subtarget, "avx512vl");
+    traits.byte_tables = traits.vector_bits == 512 && vl && Has(subtarget, "avx512vbmi");
     traits.pairs = vl && Has(subtarget, "avx512bf16") ? DotOf::kX86 : DotOf::kNone;
     const char* widest = traits.vector_bits == 512   ? "avx512bw"
                          : traits.vector_bits == 256 ? "avx2"
