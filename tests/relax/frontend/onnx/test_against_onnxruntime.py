@@ -168,6 +168,9 @@ CASES = {
         [{"x": 4}, {"x": 3}, {"x": -1}], 17),
     "nonzero": (
         "g (float[n] x) => (int64[a, b] y) { r = Relu(x) y = NonZero(r) }", VECTORS, 17),
+    "elements under a mask": (
+        "g (float[a, b] x) => (float[m] y) { z = Constant<value_float=0.0>() g = Greater(x, z) n = NonZero(g) "
+        "i = Transpose<perm=[1, 0]>(n) y = GatherND(x, i) }", ROWS, 17),
     "tile": (VECTOR + "{ s = Shape(x) y = Tile(x, s) }", VECTORS, 17),
     "einsum": (ROW + "{ y = Einsum<equation=\"ij,jk->ik\">(x, matrix) }", ROWS, 17),
     "pow of three": (ROW + "{ e = Constant<value_float=3.0>() y = Pow(x, e) }", ROWS, 17),

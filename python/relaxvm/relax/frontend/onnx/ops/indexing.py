@@ -153,8 +153,12 @@ def _top_k(g, x, k, axis, largest):
 
 
 @onnx_op("NonZero", since=9)
-def nonzero(x: Expr) -> Expr:
-    return op.nonzero(x)
+def nonzero(g: Graph, x: Expr) -> Expr:
+    found = g.emit(op.nonzero(x))
+    if g.rank(x) == 0:
+        return found
+    # A row for each axis of x: indices made of it have as many components.
+    return g.match_cast(found, [g.rank(x), g.dimensions.fresh("m")])
 
 
 @onnx_op("Compress", since=9)
