@@ -43,3 +43,15 @@ def test_gives_what_this_machine_gives(machine: str, group: tuple[str, ...]) -> 
 def test_bytes_are_multiplied_in_groups(cpu: str, wanted: str, tmp_path: pathlib.Path) -> None:
     found = mnemonics("product of bytes", f"llvm -mcpu={cpu}", tmp_path, "objdump")
     assert {"pmaddwd", "vpmaddwd", "vpdpbusd"} & found == {wanted}
+
+
+def test_the_environment_names_the_cpu_of_target_llvm(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXVM_CPU", "nehalem")
+    found = mnemonics("product of bytes", "llvm", tmp_path, "objdump")
+    assert "pmaddwd" in found and not any(name.startswith("v") for name in found)
+    assert "vpmaddwd" in mnemonics("product of bytes", "llvm -mcpu=haswell", tmp_path, "objdump")
+    monkeypatch.setenv("RELAXVM_CPU", "vax")
+    with pytest.raises(ValueError, match="unknown CPU vax"):
+        mnemonics("product of bytes", "llvm", tmp_path, "objdump")

@@ -23,6 +23,7 @@
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/targets.h"
 #include "support/error.h"
+#include "support/flags.h"
 #include "target/kernel_abi.h"
 
 namespace relaxvm::codegen {
@@ -53,6 +54,7 @@ Compiler::Compiler(const std::string& text, bool quick) {
   const llvm::Target* found = BackEndFor(triple, text);
   std::string features = wanted.features;
   cpu_ = wanted.cpu;
+  if (cpu_.empty() && wanted.triple.empty()) cpu_ = FlagText(Flag::kCpu);
   if (cpu_.empty()) {
     cpu_ = wanted.triple.empty() ? llvm::sys::getHostCPUName().str() : "generic";
     if (wanted.triple.empty()) features = HostFeatures() + (features.empty() ? "" : "," + features);
