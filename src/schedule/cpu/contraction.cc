@@ -145,7 +145,9 @@ class ContractionEmitter {
       return;
     }
     rows_ = std::clamp<int64_t>(rows.value(), 1, most);
+    // Tiles all alike, unless they have too few sums to keep the units busy.
     for (int64_t r = rows_; r * 3 >= rows_ * 2; --r) {
+      if (r < rows_ && r * vectors + 2 < machine_.chains) break;
       if (rows.value() % r == 0) {
         rows_ = r;
         return;

@@ -54,9 +54,11 @@ class WinogradEmitter {
 
   Stmt Run() {
     Axis strip{Var("strip", Int(64)), analyzer_->Simplify(ir::CeilDiv(tiles_, block_))};
-    // Few blocks: panels are tasks of their own, although each transforms its input again.
+    // Few blocks: groups of panels are tasks of their own, no more than cores want, because each
+    // transforms its input again.
     Var groups("groups", Int(64)), each("each", Int(64)), first("first", Int(64));
-    Expr many = ir::GreaterEqual(strip.extent, kTasksPerCore * machine_.num_cores);
+    const int64_t tasks = machine_.num_cores > 1 ? kTasksPerCore * machine_.num_cores : 1;
+    const Expr wanted = ir::CeilDiv(Expr(tasks), ir::Max(strip.extent, 1));
     Axis group{Var("group", Int(64)), groups};
     Var tile("tile", Int(64)), panel("panel", Int(64));
     const Expr start = strip.var * Expr(block_);
@@ -81,7 +83,7 @@ class WinogradEmitter {
         For(panel, 0, ir::Min(Expr(each), Expr(panels_) - first), ForKind::kSerial, of_panel));
     const Expr work = Expr(kPoints * block_ * channels_ * (width_ / lanes_)) * each;
     return SeqStmt::Flatten(
-        {Bind(groups, analyzer_->Simplify(ir::Select(many, Expr(1), Expr(panels_)))),
+        {Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
          Bind(each, ir::CeilDiv(Expr(panels_), groups)),
          OverTasks({strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
   }
