@@ -189,11 +189,18 @@ ThreadPool& ProcessThreadPool() {
   // The child of a fork has none of the workers: it starts over, and leaves the old pool as it is.
   [[maybe_unused]] static const bool once = [] {
     g_pool = new ThreadPool;
-    pthread_atfork(nullptr, nullptr, [] { g_pool = new ThreadPool; });
+    g_pool->set_num_cpus(NumUsableCpus());
+    pthread_atfork(nullptr, nullptr, [] {
+      const int num_cpus = g_pool->num_cpus();
+      g_pool = new ThreadPool;
+      g_pool->set_num_cpus(num_cpus);
+    });
     return true;
   }();
   return *g_pool;
 }
+
+void CountCpusAgain() { ProcessThreadPool().set_num_cpus(NumUsableCpus()); }
 
 int DefaultNumThreads() {
   static const int count = [] {

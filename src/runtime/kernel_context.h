@@ -48,6 +48,9 @@ KernelHost::Error TakeKernelError(KernelHost* host);
 
 // The pool that all kernels of the process share.  After a fork the child gets a new one.
 ThreadPool& ProcessThreadPool();
+// Loops use no more threads than the process has CPUs at this moment: it may have been confined to
+// some since.
+void CountCpusAgain();
 // Threads of a kernel when nothing else is said: what the machine lets this process use, or
 // RELAXVM_NUM_THREADS.
 int DefaultNumThreads();

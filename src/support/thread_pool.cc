@@ -15,10 +15,12 @@ namespace {
 // About 50 microseconds on current machines: longer than the serial code between two kernels,
 // shorter than a time slice.
 constexpr int kSpins = 3000;
+constexpr int kSpinsPerLook = 64;  // at where the caller is
 // Threads end a loop apart by at most one block.
 constexpr int64_t kBlocksPerShare = 32;
 constexpr uint64_t kClosed = 0x8000;  // of gate_
 thread_local bool inside_loop = false;
+thread_local int caller_depth = 0;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -29,6 +31,27 @@ inline void Pause() {
 }
 
 }  // namespace
+
+ThreadPool::Caller::Caller(ThreadPool* pool) : pool_(pool) {
+  if (caller_depth++ == 0) pool_->num_callers_.fetch_add(1, std::memory_order_relaxed);
+}
+
+ThreadPool::Caller::~Caller() {
+  if (--caller_depth == 0) pool_->num_callers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Threads that find a CPU beside the other callers.
+int ThreadPool::MostShares() const {
+  const int others = num_callers_.load(std::memory_order_relaxed) - (caller_depth > 0 ? 1 : 0);
+  return std::max(1, num_cpus() - std::max(0, others));
+}
+
+// A worker there would take turns with the caller, as long as both are awake: the system evens out
+// only what waits for milliseconds.
+bool ThreadPool::IsOnCpuOfCaller() const {
+  const int cpu = caller_cpu_.load(std::memory_order_relaxed);
+  return cpu >= 0 && cpu == CurrentCpu();
+}
 
 ThreadPool::~ThreadPool() {
   std::lock_guard<std::mutex> lock(busy_);
@@ -104,9 +127,10 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
   while (true) {
     uint32_t word = announced_.load(std::memory_order_acquire);
     for (int spins = 0; word == seen; word = announced_.load(std::memory_order_acquire)) {
-      if (++spins < kSpins) {
+      if (++spins < kSpins && (spins % kSpinsPerLook != 0 || !IsOnCpuOfCaller())) {
         Pause();
       } else {
+        spins = kSpins;
         bed.cpu.store(CurrentCpu(), std::memory_order_release);
         announced_.wait(seen);
         bed.cpu.store(-1, std::memory_order_relaxed);
@@ -115,7 +139,7 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
     seen = word;
     if (stopping_.load()) return;
     // Who is outside the gate must not touch job_: the next loop may be writing it.
-    if (share >= static_cast<int>(word & 0xff) || !Enter(word)) continue;
+    if (share >= static_cast<int>(word & 0xff) || IsOnCpuOfCaller() || !Enter(word)) continue;
     Work(share);
     left_.fetch_add(1, std::memory_order_acq_rel);
     left_.notify_one();
@@ -124,7 +148,7 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
 
 int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
   if (extent <= 0) return 0;
-  num_shares = static_cast<int>(std::min<int64_t>({num_shares, extent, kMaxShares}));
+  num_shares = static_cast<int>(std::min<int64_t>({num_shares, extent, kMaxShares, MostShares()}));
   std::unique_lock<std::mutex> lock(busy_, std::defer_lock);
   if (num_shares <= 1 || inside_loop || !lock.try_lock()) return task(closure, 0, extent);
   try {
@@ -144,6 +168,7 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
   left_.store(0, std::memory_order_relaxed);
   const uint32_t next = ((announced_.load(std::memory_order_relaxed) >> 8) + 1) << 8 |
                         static_cast<uint32_t>(num_shares);
+  caller_cpu_.store(CurrentCpu(), std::memory_order_relaxed);
   gate_.store(uint64_t{next} << 16, std::memory_order_release);
   announced_.store(next, std::memory_order_release);
   WakeWorkers(num_shares - 1);
@@ -224,7 +249,7 @@ struct Steps {
 
 int ThreadPool::RunSteps(int num_shares, int64_t num_steps, int64_t units, Task task,
                          void* closure) {
-  const int64_t parts = std::min<int64_t>({num_shares, units, kMaxShares});
+  const int64_t parts = std::min<int64_t>({num_shares, units, kMaxShares, MostShares()});
   if (num_steps <= 0 || units <= 0) return 0;
   if (parts <= 1 || inside_loop) return task(closure, 0, num_steps * units);
   Steps steps{task, closure, num_steps, units, parts, {}};

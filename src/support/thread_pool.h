@@ -2,8 +2,9 @@
 // Worker threads for parallel loops.  Workers spin shortly after a loop, then sleep; they are
 // started when first needed and never pinned, but wake on a CPU that neither the caller nor another
 // one is on.  One loop runs at a time: a second caller, or a loop inside a loop, runs in its own
-// thread.  Each share of a loop is a run of neighbouring blocks;
-// whoever is done with its own helps the others, and nobody waits for a worker that has not woken.
+// thread.  No loop uses more threads than there are CPUs that no other caller is on.  Each share of
+// a loop is a run of neighbouring blocks; whoever is done with its own helps the others, and nobody
+// waits for a worker that has not woken.
 #pragma once
 
 #include <atomic>
@@ -35,6 +36,20 @@ class ThreadPool {
   // odd step touches what unit units - 1 - u of an even one does, find it in the caches of their
   // core.
   int RunSteps(int num_shares, int64_t num_steps, int64_t units, Task task, void* closure);
+  // Callers and workers together are at most `count`: one thread more than CPUs makes all wait.
+  void set_num_cpus(int count) { num_cpus_.store(count, std::memory_order_relaxed); }
+  int num_cpus() const { return num_cpus_.load(std::memory_order_relaxed); }
+  // While it lives, the calling thread computes, also between its loops.
+  class Caller {
+   public:
+    explicit Caller(ThreadPool* pool);
+    ~Caller();
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+   private:
+    ThreadPool* pool_;
+  };
   int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,6 +73,8 @@ class ThreadPool {
   bool Take(int share, bool from_front, int64_t* begin, int64_t* end);
   void Work(int share);
   bool Enter(uint32_t word);
+  int MostShares() const;
+  bool IsOnCpuOfCaller() const;
   void WorkerLoop(int share, uint32_t seen);
   void WakeWorkers(int count);
   void AddWorkers(int count);
@@ -66,8 +83,11 @@ class ThreadPool {
   Job job_;
   std::vector<std::thread> workers_;
   std::atomic<int> num_workers_{0};
+  std::atomic<int> num_cpus_{kMaxShares};
+  std::atomic<int> num_callers_{0};
   // (number of the loop << 8) | shares; kStop in the low byte ends the workers.
   alignas(64) std::atomic<uint32_t> announced_{0};
+  std::atomic<int> caller_cpu_{-1};  // of the loop that was announced last
   // (the word of the loop << 16) | kClosed when its caller is done | workers that came to help.
   alignas(64) std::atomic<uint64_t> gate_{0};
   alignas(64) std::atomic<int32_t> left_{0};  // workers that have helped and are gone

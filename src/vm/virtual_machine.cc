@@ -68,6 +68,7 @@ void VirtualMachine::Load(std::vector<DeviceConfig> devices) {
         runtime::MemoryPool::Create(config.device, config.allocator, config.memory_limit_bytes));
   }
   num_threads_ = runtime::DefaultNumThreads();
+  runtime::CountCpusAgain();
   PlaceConstants();
   plain_ = MakeProgram(/*instrumented=*/false);
   current_ = plain_.get();

@@ -3,10 +3,12 @@
 #include "support/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -72,6 +74,62 @@ TEST(ThreadPool, OneShareStartsNoThread) {
   EXPECT_EQ(pool.RunSteps(1, 2, 3, Counts::Task, &counts), 0);
   EXPECT_TRUE(counts.AllAre(2));
   EXPECT_EQ(pool.num_workers(), 0);
+}
+
+TEST(ThreadPool, UsesNoMoreThreadsThanCpus) {
+  ThreadPool pool;
+  pool.set_num_cpus(2);
+  Counts counts(64);
+  EXPECT_EQ(pool.Run(8, 64, Counts::Task, &counts), 0);
+  EXPECT_EQ(pool.RunSteps(8, 2, 32, Counts::Task, &counts), 0);
+  EXPECT_TRUE(counts.AllAre(2));
+  EXPECT_EQ(pool.num_workers(), 1);
+}
+
+TEST(ThreadPool, LeavesOtherCallersTheirCpus) {
+  ThreadPool pool;
+  pool.set_num_cpus(2);
+  Counts counts(64);
+  std::binary_semaphore there{0}, end{0};
+  std::thread other([&] {
+    const ThreadPool::Caller caller(&pool);
+    there.release();
+    end.acquire();
+  });
+  there.acquire();
+  const ThreadPool::Caller caller(&pool);
+  EXPECT_EQ(pool.Run(2, 64, Counts::Task, &counts), 0);
+  EXPECT_EQ(pool.num_workers(), 0);
+  end.release();
+  other.join();
+  EXPECT_EQ(pool.Run(2, 64, Counts::Task, &counts), 0);
+  EXPECT_EQ(pool.num_workers(), 1);
+  EXPECT_TRUE(counts.AllAre(2));
+}
+
+TEST(ThreadPool, AWorkerOnTheCpuOfItsCallerDoesNothing) {
+  std::thread([] {
+    cpu_set_t mask, one;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &mask)) ++cpu;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);  // workers inherit it
+    struct Seen {
+      std::thread::id caller = std::this_thread::get_id();
+      std::atomic<int> by_others{0};
+    } seen;
+    auto task = [](void* closure, int64_t, int64_t) {
+      auto* self = static_cast<Seen*>(closure);
+      if (std::this_thread::get_id() != self->caller) ++self->by_others;
+      std::this_thread::yield();
+      return 0;
+    };
+    ThreadPool pool;
+    for (int i = 0; i < 100; ++i) pool.Run(2, 64, task, &seen);
+    EXPECT_EQ(seen.by_others, 0);
+  }).join();
 }
 
 // Counts the iterations of each step, and those that began before the step before was done.

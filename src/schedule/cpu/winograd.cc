@@ -82,10 +82,9 @@ class WinogradEmitter {
     body.push_back(
         For(panel, 0, ir::Min(Expr(each), Expr(panels_) - first), ForKind::kSerial, of_panel));
     const Expr work = Expr(kPoints * block_ * channels_ * (width_ / lanes_)) * each;
-    return SeqStmt::Flatten(
-        {Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
-         Bind(each, ir::CeilDiv(Expr(panels_), groups)),
-         OverTasks({strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
+    return SeqStmt::Flatten({Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
+                             Bind(each, ir::CeilDiv(Expr(panels_), groups)),
+                             OverTasks({strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
   }
 
  private:
