@@ -20,11 +20,14 @@ CASES = [
     (3, 7, 8, 64, 16, 2),
     (1, 17, 23, 96, 24, 1),
     (2, 9, 11, 40, 72, 1),
+    (3, 8, 8, 64, 64, 1),  # four tiles an image
+    (7, 8, 12, 32, 64, 1),
+    (1, 4, 4, 64, 64, 1),
 ]
 
 
 def convolution(
-    case: tuple[int, ...], symbolic: bool
+    case: tuple[int, ...], unknown: int
 ) -> tuple[relaxvm.IRModule, np.ndarray, np.ndarray, np.ndarray]:
     images, height, width, channels, filters, padding = case
     rng = np.random.default_rng(0)
@@ -32,9 +35,8 @@ def convolution(
     w = rng.standard_normal((3, 3, channels, filters), dtype=np.float32)
     w /= np.float32(np.sqrt(9 * channels))
     bias = rng.standard_normal(filters, dtype=np.float32)
-    dims = [images, height, width]
-    if symbolic:
-        dims = [relaxvm.tirx.Var(name, "int64") for name in "nhw"]
+    dims = [relaxvm.tirx.Var(name, "int64") for name in "nhw"[:unknown]]
+    dims += [images, height, width][unknown:]
     data = relax.Var("x", relax.TensorType([*dims, channels], "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [data]):
@@ -61,10 +63,10 @@ def expected(x: np.ndarray, w: np.ndarray, bias: np.ndarray, padding: int) -> np
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
-@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("unknown", [0, 1, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_right_results(case: tuple[int, ...], symbolic: bool, target: str) -> None:
-    module, x, w, bias = convolution(case, symbolic)
+def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None:
+    module, x, w, bias = convolution(case, unknown)
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
     want = expected(x, w, bias, case[-1])
     vm.set_num_threads(1)
@@ -75,7 +77,7 @@ def test_right_results(case: tuple[int, ...], symbolic: bool, target: str) -> No
 
 
 def lowered(case: tuple[int, ...]) -> str:
-    module, *_ = convolution(case, True)
+    module, *_ = convolution(case, 3)
     return relaxvm.compile(module, stop_after="lowered").script()
 
 

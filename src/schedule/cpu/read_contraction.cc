@@ -13,6 +13,9 @@ using tir::BufferLoadObj;
 // Groups go side by side where the left sides of a vector's columns take no more vectors than this.
 constexpr int64_t kMostDepth = 2;
 
+// An axis of unknown length counts as this many rows: often it is a batch of one.
+constexpr int64_t kRowsOfUnknown = 2;
+
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
 // Is `e` axis // c (or axis % c) with a constant c?  Gives c.
@@ -237,7 +240,7 @@ class Reader {
     if (left.empty()) return false;
     // The tile's rows: the longest A-only axis, the innermost of equals.
     size_t best = left.size() - 1;
-    auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(int64_t{1} << 20); };
+    auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(kRowsOfUnknown); };
     for (size_t i = left.size(); i-- > 0;) {
       if (length(i) > length(best) && length(best) < 16) best = i;
     }

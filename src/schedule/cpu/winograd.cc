@@ -93,15 +93,23 @@ class WinogradEmitter {
     Var n{"n", Int(64)}, y{"y", Int(64)}, x{"x", Int(64)};
   };
 
-  // As many tiles as leave their transforms in half of the cache, all blocks alike.
+  // As many tiles as leave their transforms in half of the cache, all blocks alike.  Of a number of
+  // images that is not known each one is cut alike, or as many as fit are one block.
   void ChooseBlock() {
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
     const int64_t fit = machine_.l2_bytes / 2 / (kPoints * 4 * stride_);
     block_ = std::clamp<int64_t>(fit, 6, kMostTiles);
-    if (auto known = ir::AsInt(tiles_); known.has_value() && known.value() > 0) {
-      const int64_t blocks = (known.value() + block_ - 1) / block_;
-      block_ = (known.value() + blocks - 1) / blocks;
+    const bool all = ir::AsInt(tiles_).has_value();
+    const int64_t even =
+        ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
+    if (even <= 0) return;
+    if (even <= block_) {
+      if (!all) image_tiles_ = even;
+      block_ = all ? even : block_ / even * even;
+      return;
     }
+    const int64_t blocks = (even + block_ - 1) / block_;
+    block_ = (even + blocks - 1) / blocks;
   }
 
   Stmt Placed(const Expr& tile, const std::function<Stmt(const Place&)>& body) const {
@@ -240,7 +248,9 @@ class WinogradEmitter {
     const int64_t most = std::clamp<int64_t>(
         vectors == 1 ? machine_.num_vectors - 2 : (machine_.num_vectors - 1 - vectors) / vectors, 1,
         16);
-    const int64_t tiles = (block_ + most - 1) / most;
+    // Tiles that end with an image, where those are not much lower.
+    const bool ends = image_tiles_ <= most && image_tiles_ * 2 > most && block_ % image_tiles_ == 0;
+    const int64_t tiles = ends ? block_ / image_tiles_ : (block_ + most - 1) / most;
     const int64_t low = block_ / tiles, higher = block_ % tiles;
     ffi::Array<Stmt> seq;
     auto add = [&](int64_t number, int64_t rows, int64_t from) {
@@ -343,6 +353,7 @@ class WinogradEmitter {
   int64_t width_ = 1, panels_ = 1;  // of the weights
   int64_t stride_ = 1;              // of input_: channels in whole registers
   int64_t block_ = 1;               // tiles of a task
+  int64_t image_tiles_ = 0;         // of an image, where several are one block
   Expr tiles_;
   Buffer input_{Buffer("input", {Expr(1)}, Float(32))}, product_ = input_;
   Var count_{Var("tiles", Int(64))};  // of this task

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which axis the rows of a tile lie along: a known one where there is one, for an unknown one is often a batch of one."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+RNG = np.random.default_rng(0)
+
+
+def convolution(dims: list) -> tuple[relaxvm.IRModule, np.ndarray]:
+    """5x5 over 24 channels, with whole numbers, so that sums are exact."""
+    w = RNG.integers(-3, 4, (5, 5, 24, 64)).astype("float32")
+    x = relax.Var("x", relax.TensorType([*dims, 24], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = op.nn.conv2d(
+                x, relax.const(w), padding=2, data_layout="NHWC", kernel_layout="HWIO"
+            )
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    return builder.get(), w
+
+
+def unknown(name: str) -> relaxvm.tirx.Var:
+    return relaxvm.tirx.Var(name, "int64")
+
+
+@pytest.mark.parametrize("width", [2, 3, 7])
+def test_a_known_width_comes_before_an_unknown_batch(width: int) -> None:
+    module, w = convolution([unknown("n"), width, width])
+    text = relaxvm.compile(module, target="llvm", stop_after="scheduled").script()
+    # Tiles of an unknown number of rows have a form for each height.
+    assert not re.search(r"if height == \d", text)
+
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target="llvm"), relaxvm.cpu())
+    for images in (0, 1, 5):
+        x = RNG.integers(-3, 4, (images, width, width, 24)).astype("float32")
+        wide = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+        want = sum(
+            wide[:, i : i + width, j : j + width] @ w[i, j] for i in range(5) for j in range(5)
+        )
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)
+
+
+def test_an_unknown_batch_comes_before_a_width_of_one() -> None:
+    module, _ = convolution([unknown("n"), 1, 1])
+    text = relaxvm.compile(module, target="llvm", stop_after="scheduled").script()
+    assert re.search(r"if height == \d", text)
