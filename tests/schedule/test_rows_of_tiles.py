@@ -22,9 +22,7 @@ def convolution(dims: list) -> tuple[relaxvm.IRModule, np.ndarray]:
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = op.nn.conv2d(
-                x, relax.const(w), padding=2, data_layout="NHWC", kernel_layout="HWIO"
-            )
+            y = op.nn.conv2d(x, relax.const(w), padding=2, data_layout="NHWC", kernel_layout="HWIO")
             out = builder.emit_output(y)
         builder.emit_func_output(out)
     return builder.get(), w

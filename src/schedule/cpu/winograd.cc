@@ -100,8 +100,7 @@ class WinogradEmitter {
     const int64_t fit = machine_.l2_bytes / 2 / (kPoints * 4 * stride_);
     block_ = std::clamp<int64_t>(fit, 6, kMostTiles);
     const bool all = ir::AsInt(tiles_).has_value();
-    const int64_t even =
-        ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
+    const int64_t even = ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
     if (even <= 0) return;
     if (even <= block_) {
       if (!all) image_tiles_ = even;
