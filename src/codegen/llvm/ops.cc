@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PatternMatch.h>
 
@@ -345,10 +346,36 @@ Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
   return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
 }
 
+// x86's conversion of one register to int32: the least one for a NaN and for what is out of range.
+// Null: `v` is not one register.
+Value* ToInt32OrLeast(llvm::IRBuilder<>& b, Value* v) {
+  switch (llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements()) {
+    case 4: return b.CreateIntrinsic(Intrinsics::x86_sse2_cvttps2dq, {}, {v});
+    case 8: return b.CreateIntrinsic(Intrinsics::x86_avx_cvtt_ps2dq_256, {}, {v});
+    case 16: {
+      constexpr int kCurrentRounding = 4;
+      Value* all = llvm::ConstantInt::get(b.getInt16Ty(), 0xffff);
+      Value* none = Constant::getNullValue(llvm::FixedVectorType::get(b.getInt32Ty(), 16));
+      return b.CreateIntrinsic(Intrinsics::x86_avx512_mask_cvttps2dq_512, {},
+                               {v, none, all, b.getInt32(kCurrentRounding)});
+    }
+    default: return nullptr;
+  }
+}
+
 // The low bits of that as int32, which are all ones above its range, zeros below it.
-Value* ToLowBits(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
+Value* ToLowBits(llvm::IRBuilder<>& b, const TargetTraits& traits, Value* v, llvm::Type* result) {
   llvm::Type* whole = LikeShape(result, b.getInt32Ty());
   Constant* end = llvm::ConstantFP::get(v->getType(), 0x1p31);
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+  if (traits.converts_to_least && vector != nullptr && vector->getElementType()->isFloatTy() &&
+      static_cast<int>(vector->getNumElements()) * 32 <= traits.vector_bits) {
+    // The low bits of the least int32 are zeros.
+    if (Value* least = ToInt32OrLeast(b, v)) {
+      Value* above = b.CreateSExt(b.CreateFCmpOGE(v, end), whole);
+      return b.CreateTrunc(b.CreateOr(least, above), result);
+    }
+  }
   Value* fits = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(Intrinsics::fabs, v), end);
   Value* inside = b.CreateSelect(fits, v, Constant::getNullValue(v->getType()));
   Value* above = b.CreateSExt(b.CreateFCmpOGE(v, end), whole);
@@ -389,7 +416,7 @@ Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
     if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);
     return b_.CreateIntrinsic(id, {result, v->getType()}, {v});
   };
-  if (to.bits < 32) return ToLowBits(b_, v, type);
+  if (to.bits < 32) return ToLowBits(b_, traits_, v, type);
   if (IsInt(to)) return saturate(Intrinsics::fptosi_sat, type);
   if (to.bits == 32) {
     return b_.CreateTrunc(saturate(Intrinsics::fptosi_sat, LikeShape(type, b_.getInt64Ty())), type);

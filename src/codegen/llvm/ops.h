@@ -22,10 +22,11 @@ enum class DotOf : uint8_t {
 // What code may use; from the features of the target.
 struct TargetTraits {
   bool fma = false;
-  bool f16c = false;         // conversions of float16 in hardware
-  bool rounding = false;     // floor, ceil, trunc, round in hardware
-  bool picks = false;        // lanes of a register by an index in each lane
-  bool byte_tables = false;  // bytes of two registers by an index in each lane
+  bool f16c = false;               // conversions of float16 in hardware
+  bool rounding = false;           // floor, ceil, trunc, round in hardware
+  bool converts_to_least = false;  // float to int32: the least one for what int32 cannot hold
+  bool picks = false;              // lanes of a register by an index in each lane
+  bool byte_tables = false;        // bytes of two registers by an index in each lane
   int vector_bits = 128;
   DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32

@@ -123,6 +123,7 @@ std::string RequiredFeatures(const llvm::MCSubtargetInfo& subtarget) {
 TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
   TargetTraits traits;
   if (IsX86(subtarget)) {
+    traits.converts_to_least = true;
     traits.fma = Has(subtarget, "fma");
     traits.f16c = Has(subtarget, "f16c");
     traits.rounding = Has(subtarget, "sse4.1");
