@@ -31,6 +31,16 @@ class Dequantized:
     scale: Any
     zero: Any  # or None
     axis: int  # of several scales
+    elem_type: int  # ONNX's number of the type of the values
+
+
+@dataclasses.dataclass
+class Joined:
+    """A concatenation of dequantized tensors whose scales or zero points differ."""
+
+    real: list
+    parts: list[Dequantized]
+    join: Callable[[list], Any]  # concatenates other tensors the same way
 
 
 class Graph:
@@ -47,6 +57,7 @@ class Graph:
         self._emitted_known: list[Known] = []
         self.narrow: dict[str, int] = {}  # values whose elements are smaller than a byte
         self.dequantized: dict[str, Dequantized] = {}
+        self.joined: dict[str, Joined] = {}
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
         self.is_pure = True  # no call with an effect was emitted

@@ -15,7 +15,7 @@ from relaxvm import ir, relax
 from relaxvm.ir.base import span_scope
 from relaxvm.relax import op
 
-from . import ops, registry, symbolic
+from . import byte_moves, ops, registry, symbolic
 from .dimensions import identifier
 from .element_types import NARROW, carried, carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
@@ -289,7 +289,12 @@ class _Importer:
             if known is not None:
                 return known
         rule = registry.find(node.domain, node.op_type, version)
-        result = rule(self.g, node, inputs)
+        for name in node.output:  # a node may be imported once for each branch of an If
+            self.g.dequantized.pop(name, None)
+            self.g.joined.pop(name, None)
+        result = byte_moves.moved(self.g, node, inputs, lambda i: rule(self.g, node, i))
+        if result is None:
+            result = rule(self.g, node, inputs)
         results = result if isinstance(result, (tuple, list)) else [result]
         return [None if r is None else self.g.to_value(r) for r in results]
 

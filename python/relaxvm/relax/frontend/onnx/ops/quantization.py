@@ -7,7 +7,7 @@ import numpy as np
 
 from relaxvm.relax import op
 
-from .. import byte_products
+from .. import byte_moves, byte_products
 from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Dequantized, Graph
@@ -96,7 +96,7 @@ def dequantize_linear(
 ) -> Expr:
     y = dequantized(g, x, scale, zero, axis, block_size)
     if not block_size and not output_dtype and g.node.op_type == "DequantizeLinear":
-        g.note_dequantized(Dequantized(x, scale, zero, axis))
+        g.note_dequantized(Dequantized(x, scale, zero, axis, g.input_type(0)))
     return _as(g, y, carrier(output_dtype)) if output_dtype else y
 
 
@@ -119,11 +119,22 @@ def quantize_linear(
         x = _as(g, x, carrier(precision))
     elif g.dtype(x) == "int32":
         x = op.astype(x, g.dtype(scale))
-    y = quantized(
-        g, g.emit(x), scale, zero, carrier(elem_type), elem_type, axis, block_size, bool(saturate)
-    )
     g.set_output_type(0, elem_type)
-    return y
+    wanted = Dequantized(None, scale, zero, axis, elem_type)
+
+    def each(real, what):
+        before = byte_moves.quantized_before(g, what, wanted)
+        if before is not None:
+            return before
+        dtype = carrier(elem_type)
+        return quantized(
+            g, g.emit(real), scale, zero, dtype, elem_type, axis, block_size, bool(saturate)
+        )
+
+    joined = g.joined.get(g.node.input[0])
+    if joined is not None and byte_products.is_single(g, scale):
+        return joined.join([each(*part) for part in zip(joined.real, joined.parts)])
+    return each(x, None if precision else g.dequantized_input(0))
 
 
 @onnx_op("DynamicQuantizeLinear", since=11)
