@@ -97,3 +97,44 @@ def test_products_of_nothing(shape):
     vm = relax.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
     got = vm["main"](*(relaxvm.runtime.tensor(v) for v in (x, w))).numpy()
     np.testing.assert_array_equal(got, np.zeros((rows, batch, columns), "float32"))
+
+
+BYTES = [
+    (32, 4, 4, (9, 17), 3, 1),
+    (6, 8, 8, (5, 7), 3, 2),
+    (5, 4, 4, (6, 6), 3, 1),  # the last vector has one group
+    (9, 4, 2, (4, 5), 2, 1),
+    (20, 4, 1, (4, 5), 3, 1),
+    (4, 16, 16, (7, 7), 3, 1),  # a vector for each group
+    (3, 32, 32, (7, 7), 3, 1),
+    (3, 8, 24, (7, 7), 1, 1),  # neither
+    (3, 12, 3, (4, 5), 3, 1),
+    (5, 64, 8, (4, 5), 3, 1),  # deep
+    (2, 4, 4, (1, 1), 1, 1),
+]
+
+
+@pytest.mark.parametrize("left", ["uint8", "int8"])
+@pytest.mark.parametrize("case", BYTES, ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+def test_bytes(case, left, target):
+    groups, depth, columns, size, window, stride = case
+    x = RNG.integers(-128, 128, (2, *size, groups * depth)).astype(left)
+    w = RNG.integers(-128, 128, (window, window, depth, groups * columns)).astype("int8")
+    params = [relax.Var("x", relax.TensorType(x.shape, left))]
+    bb = relax.BlockBuilder()
+    with bb.function("main", params):
+        conv = op.nn.conv2d(
+            params[0],
+            relax.const(w),
+            groups=groups,
+            padding=window // 2,
+            strides=stride,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            out_dtype="int32",
+        )
+        bb.emit_func_output(bb.emit(conv))
+    vm = relax.VirtualMachine(relaxvm.compile(bb.get(), target=target), relaxvm.cpu())
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(got, reference(x, w, groups, stride).astype("int32"))

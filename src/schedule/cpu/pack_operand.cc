@@ -23,14 +23,36 @@ struct Use {
   // dimension of the parameter runs along the sum then.
   int64_t group = 1;
   size_t depth_dim = 0;
+  // Columns that share a left side, where the left side depends on the column as column // count (a
+  // convolution in groups); 0: all do.
+  int64_t columns_a_group = 0;
 };
 
+// The c of column // c, in which form alone `e` uses `column`; 0: in another one.
+int64_t DivisorOf(const Expr& e, const Var& column) {
+  int64_t divisor = 0;
+  int uses = 0, divided = 0;
+  tir::PostOrderVisit(tir::Evaluate(e), [&](const ffi::ObjectRef& node) {
+    uses += node.same_as(column);
+    const auto* division = node.as<ir::BinaryObj>();
+    if (division == nullptr || division->op != ir::BinaryOp::kFloorDiv ||
+        !division->a.same_as(column))
+      return;
+    const int64_t by = ir::AsInt(division->b).value_or(0);
+    divided += divisor == 0 || divisor == by;
+    divisor = by;
+  });
+  return uses == divided ? divisor : 0;
+}
+
 // Absent unless `load` reads along that axis with one index, and the other operand does not know
-// it.
+// it, or its group alone.
 std::optional<Use> UseOf(const Stage& stage, const BufferLoadObj* load, const Expr& other) {
   if (stage.indices.empty()) return std::nullopt;
   auto column = stage.indices.back().as<Var>();
-  if (!column.has_value() || UsesVar(other, *column)) return std::nullopt;
+  if (!column.has_value()) return std::nullopt;
+  const int64_t columns_a_group = UsesVar(other, *column) ? DivisorOf(other, *column) : 0;
+  if (UsesVar(other, *column) && columns_a_group == 0) return std::nullopt;
   const auto is_axis = [&](const Axis& axis) { return axis.var.same_as(*column); };
   const auto axis = std::find_if(stage.spatial.begin(), stage.spatial.end(), is_axis);
   if (axis == stage.spatial.end()) return std::nullopt;
@@ -43,7 +65,9 @@ std::optional<Use> UseOf(const Stage& stage, const BufferLoadObj* load, const Ex
     dim = i;
   }
   if (!dim.has_value()) return std::nullopt;
-  return Use{*dim, columns.value(), stage.value.dtype()};
+  Use use{*dim, columns.value(), stage.value.dtype()};
+  use.columns_a_group = columns_a_group;
+  return use;
 }
 
 int CountLoads(const Stage& stage, const Var& buffer) {
@@ -63,6 +87,12 @@ bool HasAnotherAxis(const Stage& stage, const Axis& axis) {
   });
 }
 
+// Does `index` go through neighbours with `axis`?
+bool WalksAlong(const Expr& index, const Axis& axis) {
+  const auto linear = LinearOffset::Of(index, {axis});
+  return linear.has_value() && ir::IsIntValue(linear->Coeff(axis.var), 1);
+}
+
 // Takes the neighbours together that one instruction does: along an axis of the sum that is the
 // last dimension of the other operand, in plain steps on both sides.
 void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
@@ -73,7 +103,7 @@ void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
   if (group < 2 || left == nullptr || left->indices.empty()) return;
   for (const Axis& axis : stage.reduce) {
     const auto extent = ir::AsInt(axis.extent);
-    if (!left->indices.back().same_as(axis.var) || !extent || *extent % group != 0) continue;
+    if (!WalksAlong(left->indices.back(), axis) || !extent || *extent % group != 0) continue;
     if (*extent == group && !HasAnotherAxis(stage, axis)) continue;
     int found = 0;
     for (size_t i = 0; i < load->indices.size(); ++i) {
@@ -88,11 +118,12 @@ void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
 // The only load of `buffer` in the program, when a contraction has it as an operand.
 std::optional<Use> FindUse(const Program& program, const Var& buffer, const Machine& machine) {
   std::optional<Use> use;
+  arith::Analyzer analyzer;
   int loads = 0;
   for (const Stage& stage : program.stages) {
     const int here = CountLoads(stage, buffer);
     loads += here;
-    if (here != 1 || !IsContraction(stage)) continue;
+    if (here != 1 || !IsContraction(SplitAxes(stage, &analyzer))) continue;
     const GuardedProduct times = *ProductOf(stage.value);
     for (bool left : {true, false}) {
       const auto* load = StripCasts(left ? times.a : times.b).as<BufferLoadObj>();
@@ -105,6 +136,17 @@ std::optional<Use> FindUse(const Program& program, const Var& buffer, const Mach
   return loads == 1 ? use : std::nullopt;
 }
 
+// The columns of a panel; 0: no form that tiles read well.
+int64_t WidthOf(const Use& use, const Machine& machine) {
+  const int64_t bytes = SizeInBytes(use.acc), lanes = machine.Lanes(bytes);
+  if (use.columns_a_group == 0)
+    return target::PanelVectors(machine, use.columns, bytes) * lanes;
+  if (use.group == 1) return 0;
+  // A panel for each group, or one for all of them where several fill a vector.
+  if (use.columns_a_group % lanes == 0) return use.columns_a_group;
+  return lanes % use.columns_a_group == 0 ? use.columns : 0;
+}
+
 // [.., n at dim, ..] -> [n / width, .., width], with groups [n / width, .., k / group, .., width,
 // group]
 class PanelReader : public tir::StmtMutator {
@@ -115,14 +157,15 @@ class PanelReader : public tir::StmtMutator {
   Expr MutateBufferLoad(const BufferLoad& load) override {
     if (!load->buffer.same_as(from_)) return StmtMutator::MutateBufferLoad(load);
     const Expr& column = load->indices[static_cast<int64_t>(use_.dim)];
-    ffi::Array<Expr> indices = {ir::FloorDiv(column, width_)};
+    const bool single = use_.columns == width_;
+    ffi::Array<Expr> indices = {single ? Expr(0) : ir::FloorDiv(column, width_)};
     for (size_t i = 0; i < load->indices.size(); ++i) {
       const Expr& index = load->indices[static_cast<int64_t>(i)];
       if (i == use_.dim) continue;
       const bool grouped = use_.group > 1 && i == use_.depth_dim;
       indices.push_back(grouped ? ir::FloorDiv(index, use_.group) : index);
     }
-    indices.push_back(ir::FloorMod(column, width_));
+    indices.push_back(single ? column : ir::FloorMod(column, width_));
     if (use_.group > 1) {
       const Expr& k = load->indices[static_cast<int64_t>(use_.depth_dim)];
       indices.push_back(ir::FloorMod(k, use_.group));
@@ -186,8 +229,8 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   if (!program.has_value()) return std::nullopt;
   const std::optional<Use> use = FindUse(*program, plain, machine);
   if (!use.has_value()) return std::nullopt;
-  const int64_t bytes = SizeInBytes(use->acc);
-  const int64_t width = target::PanelVectors(machine, use->columns, bytes) * machine.Lanes(bytes);
+  const int64_t width = WidthOf(*use, machine);
+  if (width == 0) return std::nullopt;
   // One panel whose columns are neighbours already is what tiles read well.
   const bool is_panel = use->dim + 1 == plain.shape().size() && use->columns <= width;
   if (use->group == 1 && is_panel) return std::nullopt;

@@ -88,9 +88,9 @@ class Reader {
         if (found != 1 || !analyzer_->ProveEqual(ir::FloorMod(axis.extent, size), 0)) continue;
         if (ir::IsIntValue(groups.extent, 1)) {  // no step from group to group shows what is next
           const auto* other = c_.LoadOf(operand.same_as(times.a) ? times.b : times.a);
-          if (other == nullptr || other->indices.empty() ||
-              !other->indices.back().same_as(axis.var))
-            continue;
+          if (other == nullptr || other->indices.empty()) continue;
+          const auto step = LinearOffset::Of(other->indices.back(), {axis});
+          if (!step.has_value() || !ir::IsIntValue(step->Coeff(axis.var), 1)) continue;
           is_one_group_ = true;
         }
         indices.Set(static_cast<int64_t>(indices.size()) - 1, Expr(0));
@@ -281,25 +281,29 @@ class Reader {
   void PutSideBySide() {
     const auto columns = ir::AsInt(c_.vector.extent);
     const int64_t lanes = machine_.Lanes(std::max<int64_t>(SizeInBytes(c_.acc), 1));
-    if (c_.group > 1 || c_.group_if_packed > 1 || c_.panel_width > 0 || c_.stage.reduce.empty() ||
+    if (c_.group_if_packed > 1 || c_.panel_width > 0 || c_.stage.reduce.empty() ||
         (c_.guard.defined() && UsesVar(c_.guard, c_.stage.reduce.back().var)) ||
         columns.value_or(0) == 0 || columns.value() * 2 > lanes || lanes % columns.value() != 0)
       return;
+    if (c_.group > 1 && c_.NeedsCorrection()) return;
     for (const Expr& operand : {c_.a, c_.b}) {
-      if (operand.as<BufferLoadObj>() == nullptr || operand.dtype() != c_.acc) return;
+      if (c_.group == 1 && (operand.as<BufferLoadObj>() == nullptr || operand.dtype() != c_.acc))
+        return;
     }
+    const int64_t unit = c_.group;  // elements of A and B for each step of k
     auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
     auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.AllAxes());
     auto out = LinearOffset::Of(c_.stage.indices[0], c_.AllAxes());
     const Axis& inner = c_.stage.reduce.back();
     const auto depth = ir::AsInt(inner.extent);
     if (depth.value_or(0) == 0 || depth.value() > kMostDepth * columns.value() ||
-        !ir::IsIntValue(a->Coeff(inner.var), 1) || !ir::IsIntValue(b->Coeff(c_.vector.var), 1))
+        !(depth.value() == 1 || ir::IsIntValue(a->Coeff(inner.var), unit)) ||
+        !ir::IsIntValue(b->Coeff(c_.vector.var), unit))
       return;
     for (size_t i = 0; i < c_.batch.size(); ++i) {
       const Axis group = c_.batch[i];
-      if (!ir::IsIntValue(a->Coeff(group.var), depth.value()) ||
-          !ir::IsIntValue(b->Coeff(group.var), columns.value()) ||
+      if (!ir::IsIntValue(a->Coeff(group.var), depth.value() * unit) ||
+          !ir::IsIntValue(b->Coeff(group.var), columns.value() * unit) ||
           !ir::IsIntValue(out->Coeff(group.var), columns.value()))
         continue;
       const Axis all{Var(c_.vector.var->name, Int(64)),

@@ -239,14 +239,26 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
-  // `load` of a run of `count` elements, those at or above `limit` (null: none) left out.
-  static Expr LoadRun(const tir::BufferLoadObj* load, const ffi::Map<Var, Expr>& map, int64_t count,
-                      const Expr& limit) {
+  // `load` of a run of `count` elements (groups, as words), those at or above `limit` (null: none)
+  // left out.
+  Expr LoadRun(const tir::BufferLoadObj* load, const ffi::Map<Var, Expr>& map, int64_t count,
+               const Expr& limit) const {
+    const int64_t all = count * c_.group;
     Expr predicate;
-    if (limit.defined())
-      predicate = ir::Less(ir::RampExpr(Expr(0), 1, count), ir::BroadcastExpr(limit, count));
+    if (limit.defined()) {
+      const Expr end = limit * Expr(c_.group);
+      predicate = ir::Less(ir::RampExpr(Expr(0), 1, all), ir::BroadcastExpr(end, all));
+    }
     const Expr from = tir::Substitute(load->indices[0], map);
-    return tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, count)}, predicate);
+    const Expr run = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, all)}, predicate);
+    if (c_.group == 1) return run;
+    return ir::CallIntrin(Int(32, static_cast<int>(count)), Intrin::kReinterpret, {run});
+  }
+
+  Expr Multiplied(const Expr& sum, const Expr& left, const Expr& right) const {
+    if (c_.group > 1) return Dot(sum, left, right);
+    return IsFloat(c_.acc) ? ir::CallIntrin(Intrin::kFma, {left, right, sum})
+                           : ir::Add(sum, ir::Mul(left, right));
   }
 
   // All of the innermost axis at once: a row's left sides of the groups in a vector are loaded
@@ -287,9 +299,7 @@ class TileEmitter {
             picks.push_back(lane / columns * depth + at);
           const Expr to = Run((row * width_) + c.offset, c), sum = acc_.Load({to});
           const Expr picked = ir::ShuffleExpr({left}, picks);
-          const Expr next = IsFloat(c_.acc) ? ir::CallIntrin(Intrin::kFma, {picked, right[at], sum})
-                                            : ir::Add(sum, ir::Mul(picked, right[at]));
-          step.push_back(BufferStore(acc_, next, {to}));
+          step.push_back(BufferStore(acc_, Multiplied(sum, picked, right[at]), {to}));
         }
       }
     }

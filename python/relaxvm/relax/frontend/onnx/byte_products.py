@@ -120,6 +120,16 @@ def worth_it(g: Graph, x: Dequantized, weight: Dequantized) -> bool:
     return g.dtype(x.scale) == g.dtype(weight.scale) == "float32"
 
 
+def groups_add_up(g: Graph, x: Any, weight: Any, w_zero: Any, group: int) -> bool:
+    """Are the products of a convolution in groups fast ones: of single channels, or of bytes four at a time?"""
+    channels = g.shape(weight)[1]
+    if channels == 1:
+        return True
+    small = weight_of_conv(g, x, weight, w_zero, group)
+    fits = small is not None and g.dtype(small[0]) == "int8"
+    return fits and isinstance(channels, int) and channels % GROUP == 0
+
+
 def scales_are(g: Graph, weight: Dequantized, axis: int) -> bool:
     """Has the weight one scale, or one for each index of `axis`?"""
     return is_single(g, weight.scale) or weight.axis % g.rank(weight.values) == axis

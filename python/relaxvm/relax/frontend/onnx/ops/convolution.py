@@ -48,8 +48,10 @@ def _conv_of_quantized(g, geometry):
         return None
     if not byte_products.scales_are(g, weight, 0):
         return None
-    if geometry[2] != 1 and g.shape(weight.values)[1] != 1:
-        return None  # groups of several channels
+    if geometry[2] != 1 and not byte_products.groups_add_up(
+        g, x.values, weight.values, weight.zero, geometry[2]
+    ):
+        return None
     y = conv_of_bytes(g, x.values, weight.values, x.zero, weight.zero, geometry)
     return None if y is None else byte_products.scaled(g, y, x.scale, weight.scale, 1)
 
