@@ -6,6 +6,7 @@ stored, which machines multiply four at a time; the others are constants where t
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from relaxvm import relax
 from relaxvm.relax import op
 
-from .graph import Dequantized, Graph
+from .graph import Dequantized, Graph, Product
 from .padding import pad_constant
 
 _BYTES = ("int8", "uint8")
@@ -135,16 +136,46 @@ def scales_are(g: Graph, weight: Dequantized, axis: int) -> bool:
     return is_single(g, weight.scale) or weight.axis % g.rank(weight.values) == axis
 
 
-def scaled(g: Graph, y: Any, x_scale: Any, w_scale: Any, axis: int) -> Any:
-    """The int32 result as float32, with one scale or one for each index of `axis`."""
+def scaled(g: Graph, y: Any, x: Dequantized, weight: Dequantized, axis: int) -> Product:
+    """The int32 result, whose scale has one number or one for each index of `axis`."""
+    w_scale = weight.scale
     if g.rank(w_scale) == 1 and g.shape(w_scale) != [1]:
-        shape = [1] * g.rank(y)
-        shape[axis] = g.shape(w_scale)[0]
-        w_scale = op.reshape(w_scale, shape)
+        w_scale = op.reshape(w_scale, _along(g, w_scale, y, axis))
     else:
         w_scale = op.reshape(w_scale, [])
-    scale = g.emit(op.multiply(op.reshape(x_scale, []), w_scale))
-    return g.emit(op.multiply(op.astype(y, "float32"), scale))
+    scale = g.emit(op.multiply(op.reshape(x.scale, []), w_scale))
+    return Product(g.emit(y), scale, (x, weight))
+
+
+def with_bias(g: Graph, product: Product, bias: Any, what: Dequantized | None, axis: int) -> Any:
+    """The product as a real tensor, and `bias` (None: 0), which has one number for each index of `axis` and was made
+    of `what`.  Integers in units of the product are added to its sums: who quantizes the result multiplies once."""
+    if bias is None:
+        g.products[g.node.output[0]] = product
+        return product.real()
+    shape = _along(g, bias, product.sums, axis)
+    if what is not None and _in_units_of(g, what, product.factors):
+        sums = g.emit(op.add(product.sums, op.reshape(what.values, shape)))
+        g.products[g.node.output[0]] = dataclasses.replace(product, sums=sums)
+    return op.add(g.emit(product.real()), op.reshape(bias, shape))
+
+
+def _along(g, values, y, axis):
+    shape = [1] * g.rank(y)
+    shape[axis] = g.shape(values)[0]
+    return shape
+
+
+def _in_units_of(g, what, factors):
+    """Are the values int32 without zero point, and is their scale that of the product?"""
+    scales = [known(i.scale) for i in (what, *factors)]
+    if g.dtype(what.values) != "int32" or any(s is None for s in scales):
+        return False
+    zero = None if what.zero is None else known(what.zero)
+    if what.zero is not None and (zero is None or np.any(zero)):
+        return False
+    unit = scales[1].reshape(-1).astype("float64") * scales[2].reshape(-1)
+    return unit.size in (1, scales[0].size) and np.allclose(scales[0].reshape(-1), unit, 1e-6, 0)
 
 
 def known(value: Any) -> np.ndarray | None:

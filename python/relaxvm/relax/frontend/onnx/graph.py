@@ -43,6 +43,18 @@ class Joined:
     join: Callable[[list], Any]  # concatenates other tensors the same way
 
 
+@dataclasses.dataclass
+class Product:
+    """sums * scale: what a real product of dequantized tensors is made of."""
+
+    sums: Any  # int32
+    scale: Any  # float32, that broadcasts
+    factors: tuple[Dequantized, Dequantized]
+
+    def real(self) -> Any:
+        return op.multiply(op.astype(self.sums, "float32"), self.scale)
+
+
 class Graph:
     """The graph being imported.  Its `node` is the one whose importer runs."""
 
@@ -58,6 +70,7 @@ class Graph:
         self.narrow: dict[str, int] = {}  # values whose elements are smaller than a byte
         self.dequantized: dict[str, Dequantized] = {}
         self.joined: dict[str, Joined] = {}
+        self.products: dict[str, Product] = {}
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
         self.is_pure = True  # no call with an effect was emitted

@@ -290,8 +290,8 @@ class _Importer:
                 return known
         rule = registry.find(node.domain, node.op_type, version)
         for name in node.output:  # a node may be imported once for each branch of an If
-            self.g.dequantized.pop(name, None)
-            self.g.joined.pop(name, None)
+            for notes in (self.g.dequantized, self.g.joined, self.g.products):
+                notes.pop(name, None)
         result = byte_moves.moved(self.g, node, inputs, lambda i: rule(self.g, node, i))
         if result is None:
             result = rule(self.g, node, inputs)

@@ -35,13 +35,11 @@ def conv(
     strides: list[int] | None = None,
 ) -> Expr:
     geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
-    y = _conv_of_quantized(g, geometry)
-    if y is None:
-        y = convolved(g, x, weight, geometry)
-    return add_bias(g, g.emit(y), bias)
+    y = _conv_of_quantized(g, bias, geometry)
+    return add_bias(g, g.emit(convolved(g, x, weight, geometry)), bias) if y is None else y
 
 
-def _conv_of_quantized(g, geometry):
+def _conv_of_quantized(g, bias, geometry):
     """The convolution of dequantized tensors by way of the integers.  None: of another form."""
     x, weight = g.dequantized_input(0), g.dequantized_input(1)
     if x is None or weight is None or not byte_products.worth_it(g, x, weight):
@@ -53,7 +51,11 @@ def _conv_of_quantized(g, geometry):
     ):
         return None
     y = conv_of_bytes(g, x.values, weight.values, x.zero, weight.zero, geometry)
-    return None if y is None else byte_products.scaled(g, y, x.scale, weight.scale, 1)
+    if y is None:
+        return None
+    product = byte_products.scaled(g, y, x, weight, 1)
+    what = None if bias is None else g.dequantized_input(2)
+    return byte_products.with_bias(g, product, bias, what, 1)
 
 
 def conv_of_bytes(g, x, weight, x_zero, w_zero, geometry):

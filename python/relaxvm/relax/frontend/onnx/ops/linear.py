@@ -6,17 +6,19 @@ from __future__ import annotations
 from relaxvm.relax import op
 
 from .. import byte_products
-from ..graph import Graph
+from ..graph import Graph, Product
 from ..registry import Expr, onnx_op
 
 
 @onnx_op("MatMul", since=1)
 def matmul(g: Graph, a: Expr, b: Expr) -> Expr:
-    y = _product_of_quantized(g, False)
-    return op.matmul(*inner_agree(g, a, b)) if y is None else y
+    found = _product_of_quantized(g, False)
+    if found is None:
+        return op.matmul(*inner_agree(g, a, b))
+    return byte_products.with_bias(g, found, None, None, 0)
 
 
-def _product_of_quantized(g: Graph, transposed: bool) -> Expr | None:
+def _product_of_quantized(g: Graph, transposed: bool) -> Product | None:
     """The product of dequantized tensors by way of the integers.  None: of another form."""
     a, b = g.dequantized_input(0), g.dequantized_input(1)
     if a is None or b is None or not byte_products.worth_it(g, a, b):
@@ -30,7 +32,7 @@ def _product_of_quantized(g: Graph, transposed: bool) -> Expr | None:
         return None
     left, right = inner_agree(g, a.values, right)
     y = byte_products.matmul(g, g.emit(left), g.emit(right), a.zero, b.zero)
-    return None if y is None else byte_products.scaled(g, y, a.scale, b.scale, g.rank(y) - 1)
+    return None if y is None else byte_products.scaled(g, y, a, b, g.rank(y) - 1)
 
 
 def inner_agree(g: Graph, a: Expr, b: Expr) -> list:
@@ -65,8 +67,16 @@ def gemm(
     transA: int = 0,  # noqa: N803: ONNX's name
     transB: int = 0,
 ) -> Expr:
-    y = None if transA or g.node.op_type != "Gemm" else _product_of_quantized(g, bool(transB))
-    if y is None:
+    found = None
+    if not transA and g.node.op_type == "Gemm":
+        found = _product_of_quantized(g, bool(transB))
+    if found is not None and alpha == beta == 1.0:
+        if c is None or g.shape(c) == g.shape(found.sums)[1:]:
+            what = None if c is None else g.dequantized_input(2)
+            return byte_products.with_bias(g, found, c, what, 1)
+    if found is not None:
+        y = g.emit(found.real())
+    else:
         left = g.emit(op.permute_dims(a, [1, 0])) if transA else a
         right = g.emit(op.permute_dims(b, [1, 0])) if transB else b
         y = g.emit(op.matmul(*inner_agree(g, left, right)))

@@ -17,6 +17,8 @@ from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer
 from .pooling import average_pool
 
+_BYTES = ("int8", "uint8")
+
 
 def _along(g, parameter, x, axis, block=0):
     """A scale or zero point in the rank of `x`: one number, one for each index of `axis`, or of blocks."""
@@ -131,6 +133,11 @@ def quantize_linear(
             g, g.emit(real), scale, zero, dtype, elem_type, axis, block_size, bool(saturate)
         )
 
+    product = g.products.get(g.node.input[0])
+    if product is not None and carrier(elem_type) in _BYTES and elem_type not in NARROW:
+        if byte_products.is_single(g, scale) and not precision:
+            zero = g.constant(0, carrier(elem_type)) if zero is None else zero
+            return _requantized_sum(g, product.sums, product.scale, scale, zero)
     joined = g.joined.get(g.node.input[0])
     if joined is not None and byte_products.is_single(g, scale):
         return joined.join([each(*part) for part in zip(joined.real, joined.parts)])
