@@ -87,6 +87,11 @@ std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const 
 std::optional<RowForm> EmitInterleave(const Stage& flat, const Machine& machine,
                                       arith::Analyzer* analyzer);
 
+// An elementwise stage that makes pixels of a few bytes from planes, with padding around.  Absent
+// when it has another form.
+std::optional<RowForm> EmitPixels(const Stage& flat, const Machine& machine,
+                                  arith::Analyzer* analyzer);
+
 // The stages [at, at + num_stages) when they are attention: softmax(q k^T) v.
 struct AttentionForm {
   RowForm form;

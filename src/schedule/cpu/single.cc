@@ -20,6 +20,10 @@ class SingleStage {
   explicit SingleStage(Context* context) : context_(context) {}
 
   Stmt Emit(const Stage& stage) {
+    Stage pixels = FlattenStage(stage, &context_->analyzer);
+    DropUnitAxes(&pixels);
+    if (const auto padded = EmitPixels(pixels, context_->machine, &context_->analyzer))
+      return OverRows(padded->rows, padded->body, padded->work);
     ffi::Array<Stmt> parts;
     for (const Stage& piece : PiecesOf(stage, &context_->analyzer))
       parts.push_back(EmitPiece(piece));
