@@ -3,6 +3,8 @@
 // threads.
 #pragma once
 
+#include <functional>
+
 #include "schedule/access.h"
 #include "schedule/stage.h"
 #include "target/machine.h"
@@ -61,6 +63,11 @@ Stmt EmitPartial(const Stage& flat, const Machine& traits, arith::Analyzer* anal
 // A reduction with spatial axis `vector` along the lanes.
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer);
+
+// The same of bytes, where the sum goes over a window with weights for each channel.  `other` makes
+// what runs where sizes do not fit the form.  Absent when the stage has another form.
+std::optional<Stmt> EmitByteWindow(const Stage& flat, size_t vector, const Machine& machine,
+                                   arith::Analyzer* analyzer, const std::function<Stmt()>& other);
 
 // A contraction (with what finishes it) on register tiles; parallel by itself.
 // Absent when its form is not one the tiles handle.

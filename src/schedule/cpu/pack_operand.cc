@@ -139,8 +139,7 @@ std::optional<Use> FindUse(const Program& program, const Var& buffer, const Mach
 // The columns of a panel; 0: no form that tiles read well.
 int64_t WidthOf(const Use& use, const Machine& machine) {
   const int64_t bytes = SizeInBytes(use.acc), lanes = machine.Lanes(bytes);
-  if (use.columns_a_group == 0)
-    return target::PanelVectors(machine, use.columns, bytes) * lanes;
+  if (use.columns_a_group == 0) return target::PanelVectors(machine, use.columns, bytes) * lanes;
   if (use.group == 1) return 0;
   // A panel for each group, or one for all of them where several fill a vector.
   if (use.columns_a_group % lanes == 0) return use.columns_a_group;

@@ -62,8 +62,7 @@ class PixelWriter {
     const Stmt inside = SeqStmt::Flatten(
         {tir::Bind(first, begin),
          tir::Bind(end, analyzer_->Simplify(ir::Max(begin, ir::Min(end_, along_.extent)))),
-         Plain(0, first),
-         For(tile, 0, whole, ForKind::kSerial, Tile(first + tile * Expr(lanes_))),
+         Plain(0, first), For(tile, 0, whole, ForKind::kSerial, Tile(first + tile * Expr(lanes_))),
          Plain(first + whole * Expr(lanes_), along_.extent)});
     RowForm form;
     form.body = inside_line_.defined()
@@ -110,8 +109,7 @@ class PixelWriter {
         if (ir::StructuralEqual(known, condition)) return true;
       }
       of_line_.push_back(condition);
-      inside_line_ =
-          inside_line_.defined() ? Expr(ir::And(inside_line_, condition)) : condition;
+      inside_line_ = inside_line_.defined() ? Expr(ir::And(inside_line_, condition)) : condition;
       return true;
     }
     if (binary == nullptr) return false;
@@ -165,8 +163,8 @@ class PixelWriter {
   Stmt Plain(const Expr& from, const Expr& end) const {
     Var pixel("pixel", Int(64)), few("few", Int(64));
     const Expr at = from + pixel;
-    const Stmt body = BufferStore(*stage_.out, At(stage_.value, few, at),
-                                  {At(stage_.indices[0], few, at)});
+    const Stmt body =
+        BufferStore(*stage_.out, At(stage_.value, few, at), {At(stage_.indices[0], few, at)});
     return Loop(pixel, analyzer_->Simplify(end - from), ForKind::kSerial,
                 Loop(few, few_.extent, ForKind::kSerial, body));
   }

@@ -499,7 +499,9 @@ class WindowEmitter {
 
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer) {
-  return WindowEmitter(flat, vector, lanes, traits, analyzer).Run();
+  const auto plain = [&] { return WindowEmitter(flat, vector, lanes, traits, analyzer).Run(); };
+  if (const auto bytes = EmitByteWindow(flat, vector, traits, analyzer, plain)) return *bytes;
+  return plain();
 }
 
 }  // namespace relaxvm::schedule::cpu
