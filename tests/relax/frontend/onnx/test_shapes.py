@@ -53,6 +53,23 @@ def test_a_needed_relation_is_checked_at_run_time(import_text):
     assert "match_cast" in script
 
 
+@pytest.mark.parametrize("use", ["y = Div(x, z)", "y = Div(z, x)", "k = Shape(x) y = Expand(z, k)"])
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_the_last_element_of_an_axis_goes_with_all_of_them(
+    size, use, make_model, run_model_once
+):
+    text = (
+        "g (float[b, n] x) => (float[b, m] y) {"
+        " a = Constant<value_ints=[-1]>() e = Constant<value_ints=[9223372036854775807]>()"
+        f" i = Constant<value_ints=[1]>() z = Slice(x, a, e, i) {use} }}"
+    )
+    x = np.arange(1, 2 * size + 1, dtype="f4").reshape(2, size)
+    last = x[:, -1:]
+    want = {"Div(x, z)": x / last, "Div(z, x)": last / x}.get(use[4:], 0 * x + last)
+    (y,) = run_model_once(make_model(text))({"x": x})
+    np.testing.assert_allclose(y, want, rtol=1e-6)
+
+
 def test_no_check_where_names_are_equal(import_text):
     script = import_text("g (float[n] a, float[n] b) => (float[n] y) { y = Add(a, b) }")
     assert "match_cast" not in script

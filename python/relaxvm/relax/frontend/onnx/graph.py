@@ -260,13 +260,30 @@ class Graph:
         for i in range(-rank, 0):
             dims = [s[i] for s in shapes if len(s) >= -i]
             dims = [d for d in dims if is_symbolic(d) or d != 1] or [1]
+            dims = [d for d in dims if not any(self.stretches(d, e) for e in dims)]
             # A number says more than a name.
             result.append(next((d for d in dims if not is_symbolic(d)), dims[0]))
         return result
 
+    def stretches(self, have: Any, want: Any) -> bool:
+        """Is `have` surely 1, or 0 where `want` is (as the last element of an axis), but not known which?"""
+        if have is want or not is_symbolic(have):
+            return False
+        return not self.scalars.same(have, want) and self.scalars.same(
+            have, self.scalars.minimum(want, 1)
+        )
+
     def _fit(self, expr: Any, result: list) -> Any:
+        shape = self.shape(expr)
+        result = result[len(result) - len(shape) :]
+        if any(map(self.stretches, shape, result)):
+            shape = [
+                want if self.stretches(have, want) else have
+                for have, want in zip(shape, result, strict=True)
+            ]
+            expr = self.emit(op.broadcast_to(expr, shape))
         wanted = []
-        for have, want in zip(shape := self.shape(expr), result[len(result) - len(shape) :]):
+        for have, want in zip(shape, result, strict=True):
             keeps = not is_symbolic(have) and (have == 1 or is_symbolic(want))
             wanted.append(have if keeps else want)
         return self.checked(expr, wanted)

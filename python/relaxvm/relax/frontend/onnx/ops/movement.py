@@ -257,7 +257,8 @@ def expand(g: Graph, x: Expr, shape: Dims) -> Expr:
     wanted = []
     for d, t in zip(have, target[rank - len(have) :]):
         # A symbolic dimension is taken to be the target's, not 1.
-        wanted.append(d if not is_symbolic(d) and d == 1 else t)
+        keeps = g.stretches(d, t) or (not is_symbolic(d) and d == 1)
+        wanted.append(d if keeps else t)
     return op.broadcast_to(g.checked(x, wanted), target)
 
 
