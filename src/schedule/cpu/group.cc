@@ -140,15 +140,21 @@ class RowGroup {
     return true;
   }
 
-  // Elementwise stages go one after the other when their rows are too few for threads.
+  // Elementwise stages go one after the other when their rows are too few for threads.  Rows that
+  // are counted at run time may be a single one: what each of them holds must be one line then.
   bool HasFewRows(const Group& group) {
     if (group.end == group.begin + 1) return false;
     Expr rows = 1;
     for (size_t d = 0; d < group.num_rows; ++d)
       rows = rows * context_->program.stages[group.begin].spatial[d].extent;
-    for (size_t i = group.begin; i < group.end; ++i)
-      if (context_->program.stages[i].combine != Combine::kNone) return false;
-    return ir::AsInt(context_->analyzer.Simplify(rows)).value_or(kEnoughRows) < kEnoughRows;
+    bool has_planes = false;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      const Stage& stage = context_->program.stages[i];
+      if (stage.combine != Combine::kNone) return false;
+      has_planes = has_planes || stage.spatial.size() > group.num_rows + 1;
+    }
+    const auto count = ir::AsInt(context_->analyzer.Simplify(rows));
+    return count.has_value() ? count.value() < kEnoughRows : has_planes;
   }
 
   Stmt EmitGroup(const Group& group) {
