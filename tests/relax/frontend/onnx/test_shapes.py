@@ -55,9 +55,7 @@ def test_a_needed_relation_is_checked_at_run_time(import_text):
 
 @pytest.mark.parametrize("use", ["y = Div(x, z)", "y = Div(z, x)", "k = Shape(x) y = Expand(z, k)"])
 @pytest.mark.parametrize("size", [0, 1, 5])
-def test_the_last_element_of_an_axis_goes_with_all_of_them(
-    size, use, make_model, run_model_once
-):
+def test_the_last_element_of_an_axis_goes_with_all_of_them(size, use, make_model, run_model_once):
     text = (
         "g (float[b, n] x) => (float[b, m] y) {"
         " a = Constant<value_ints=[-1]>() e = Constant<value_ints=[9223372036854775807]>()"
