@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -21,6 +24,21 @@ def model_of(text: str, opset: int = 21, initializers: dict | None = None) -> on
 @pytest.fixture
 def make_model():
     return model_of
+
+
+@pytest.fixture(params=["as written", "unknown"])
+def sizes(request):
+    """Of a model's text: as it is, or with a name of its own in the place of each number among the inputs' sizes."""
+    if request.param == "as written":
+        return lambda text: text
+
+    def unknown(text: str) -> str:
+        inputs, arrow, rest = text.partition("=>")
+        names = itertools.count()
+        name_numbers = lambda dims: re.sub(r"\d+", lambda _: f"size{next(names)}", dims[0])
+        return re.sub(r"\[[^\]]*\]", name_numbers, inputs) + arrow + rest
+
+    return unknown
 
 
 @pytest.fixture

@@ -189,12 +189,12 @@ def data(rng, shape, model):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_agrees(name, make_model, run_model_once):
+def test_agrees(name, sizes, make_model, run_model_once):
     import onnxruntime
 
     text, shapes, opset = CASES[name]
     used = {k: v for k, v in KERNELS.items() if re.search(rf"\b{k}\b", text)}
-    model = make_model(text, opset, used)
+    model = make_model(sizes(text), opset, used)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     peer = onnxruntime.InferenceSession(model.SerializeToString(), options)

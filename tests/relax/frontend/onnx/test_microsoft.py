@@ -125,11 +125,11 @@ def _drawn(rng, name, shape):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_agrees(name, make_model, run_model_once):
+def test_agrees(name, sizes, make_model, run_model_once):
     import onnxruntime
 
     text, weights, shapes = CASES[name]
-    model = make_model(text, 17, weights)
+    model = make_model(sizes(text), 17, weights)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     peer = onnxruntime.InferenceSession(model.SerializeToString(), options)

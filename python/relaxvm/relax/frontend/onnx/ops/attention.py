@@ -173,18 +173,24 @@ def attention(
         bounds += [(op.greater_equal, bound) for bound in least]
         for relation, bound in bounds:
             masks.append(g.emit(relation(distance, g.constant(bound, "int64"))))
-    depth = g.shape(q)[3]
-    if scale is None and not isinstance(depth, int):
-        raise UnsupportedModel("its head size is symbolic; give scale")
+    if scale is None:
+        q, scale = _scaled(g, q)
     precision = carrier(softmax_precision) if softmax_precision else None
     # Without a mask, and of keys that begin with the first, every row sees a key.
     some_see_none = bool(masks) and (len(masks) > is_causal or nonpad_kv_seqlen is not None)
-    how = Scores(
-        1 / math.sqrt(depth) if scale is None else scale, masks, softcap, precision, some_see_none
-    )
+    how = Scores(scale, masks, softcap, precision, some_see_none)
     y, stages = attend(g, q, k, v, how)
     y = join_heads(g, y) if flat else y
     return y, k, v, stages[qk_matmul_output_mode]
+
+
+def _scaled(g: Graph, q: Any) -> tuple[Any, float]:
+    """q and 1 / sqrt(head size); q is divided by the root where nobody knows the size yet."""
+    depth = g.shape(q)[3]
+    if isinstance(depth, int):
+        return q, 1 / math.sqrt(depth)
+    size = op.astype(g.as_expr(g.dims_value([depth], ()), "head_size"), g.dtype(q))
+    return g.emit(op.divide(q, g.emit(op.sqrt(size)))), 1.0
 
 
 def _full_width(g: Graph, mask: Any, keys: Any) -> Any:
@@ -265,7 +271,7 @@ def _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale) -> tuple:
 
 
 def _heads_ms(g, q, k, v, mask, bias, causal, hidden, scale) -> Any:
-    batch, _, queries, depth = g.shape(q)
+    batch, _, queries, _ = g.shape(q)
     keys, masks = g.shape(k)[2], []
     if mask is not None:
         masks.append(_mask_ms(g, mask, batch, keys, hidden, g.dtype(q)))
@@ -278,9 +284,7 @@ def _heads_ms(g, q, k, v, mask, bias, causal, hidden, scale) -> Any:
         zero, low = g.constant(0, g.dtype(q)), g.constant(hidden, g.dtype(q))
         masks.append(g.emit(op.where(seen, zero, low)))
     if not scale:
-        if not isinstance(depth, int):
-            raise UnsupportedModel("its head size is symbolic; give scale")
-        scale = 1 / math.sqrt(depth)
+        q, scale = _scaled(g, q)
     y, _ = attend(g, q, k, v, Scores(scale, masks))
     return join_heads(g, y)
 

@@ -39,7 +39,7 @@ def embed_layer_normalization(
         total = op.add(total, op.take(positions, position_ids, axis=0))
     if segment_table is not None:
         total = op.add(total, op.take(segment_table, segments, axis=0))
-    total = g.emit(total)
+    total, gamma = g.agree(total, gamma)
     y = op.nn.layer_norm(total, gamma, beta, axes=[-1], epsilon=epsilon)
     if mask is None:
         index = op.zeros([batch], "int32")

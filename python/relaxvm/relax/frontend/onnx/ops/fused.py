@@ -157,8 +157,8 @@ def quick_gelu(g: Graph, x: Expr, *, alpha: float = 1.702) -> Expr:
 
 
 @onnx_op("BiasAdd", since=1, domain=MICROSOFT)
-def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
-    return op.add(op.add(x, bias), skip)
+def bias_add(g: Graph, x: Expr, bias: Expr, skip: Expr) -> Expr:
+    return op.add(*g.agree(g.emit(op.add(*g.agree(x, bias))), skip))
 
 
 @onnx_op("SimplifiedLayerNormalization", since=1, domain="")
@@ -167,6 +167,7 @@ def simplified_layer_normalization(
     g: Graph, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple:
     axes = list(range(g.axis(axis, g.rank(x)), g.rank(x)))
+    x, scale = g.agree(x, scale)
     y = op.nn.rms_norm(x, scale, axes=axes, epsilon=epsilon)
     if not g.wants(1):
         return (y,)
@@ -235,6 +236,7 @@ def skip_simplified_layer_normalization(
 ) -> tuple:
     total = g.emit(op.add(*g.agree(x, skip)))
     total = total if bias is None else g.emit(op.add(total, bias))
+    total, gamma = g.agree(total, gamma)
     return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
 
 
@@ -288,6 +290,9 @@ def rotary_embedding(
         x = g.emit(op.reshape(x, [batch, length, heads, depth]))
         x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
     batch, heads, length, depth = g.shape(x)
+    if not isinstance(depth, int) and not rotary_embedding_dim:
+        depth = 2 * half  # whole heads are turned
+        x = g.checked(x, [batch, heads, length, depth])
     if g.rank(position_ids) == 2:
         ids = position_ids
     else:

@@ -113,5 +113,32 @@ def _centred(g: Graph, x: Expr, zero: Expr | None, axis: int) -> Expr:
 
 
 @onnx_op("Einsum", since=12)
-def einsum(x: Expr, *rest: Expr, equation: str) -> Expr:
-    return op.einsum((x, *rest), equation.replace(" ", ""))
+def einsum(g: Graph, x: Expr, *rest: Expr, equation: str) -> Expr:
+    equation = equation.replace(" ", "")
+    return op.einsum(_sizes_agree(g, (x, *rest), equation.split("->")[0].split(",")), equation)
+
+
+def _sizes_agree(g: Graph, operands: tuple, terms: list[str]) -> tuple:
+    """Operands of einsum where a letter that has a number in one of them has it in all, checked at run time."""
+    spelled, numbers = [], {}
+    for operand, term in zip(operands, terms, strict=False):
+        head, dots, tail = term.partition("...")
+        shape = g.shape(operand)
+        gap = len(shape) - len(head) - len(tail)
+        if gap < 0 or (gap and not dots):
+            return operands  # the operator's own rule reports it
+        spelled.append([*head, *[""] * gap, *tail])
+        named = zip(spelled[-1], shape, strict=True)
+        numbers |= {n: d for n, d in named if n and isinstance(d, int) and d != 1}
+    if len(spelled) != len(operands):
+        return operands
+    return tuple(
+        g.checked(
+            operand,
+            [
+                d if isinstance(d, int) else numbers.get(n, d)
+                for n, d in zip(names, g.shape(operand), strict=True)
+            ],
+        )
+        for operand, names in zip(operands, spelled, strict=True)
+    )

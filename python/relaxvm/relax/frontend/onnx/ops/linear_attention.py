@@ -159,8 +159,10 @@ def causal_conv_with_state(
         raise InvalidModel(f"activation is 'silu', 'swish' or 'none', not '{activation}'")
     if g.rank(x) != 3 or g.rank(weight) != 3:
         raise InvalidModel("input and weight must have 3 dimensions")
-    (batch, channels, length), window = g.shape(x), g.shape(weight)[2]
-    s = g.scalars
+    (batch, _, length), (channels, _, window) = g.shape(x), g.shape(weight)
+    if not isinstance(channels, int):
+        raise UnsupportedModel("its number of channels is unknown")
+    x, s = g.checked(x, [batch, channels, length]), g.scalars
     before = s.sub(window, 1)
     if past_state is None:
         past_state = op.zeros([batch, channels, before], g.dtype(x))
@@ -168,8 +170,6 @@ def causal_conv_with_state(
         past_state = g.checked(past_state, [batch, channels, before])
     weight = g.checked(weight, [channels, 1, window])
     whole = g.emit(op.concat([past_state, x], axis=2))
-    if not isinstance(channels, int):
-        raise UnsupportedModel("its number of channels is unknown")
     y = g.emit(op.nn.conv1d(whole, weight, groups=channels, data_layout="NCW", kernel_layout="OIW"))
     if bias is not None:
         y = g.emit(op.add(y, op.reshape(bias, [1, channels, 1])))

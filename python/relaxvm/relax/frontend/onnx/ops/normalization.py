@@ -83,6 +83,9 @@ def layer_normalization(
 ) -> tuple:
     rank = g.rank(x)
     axes = list(range(g.axis(axis, rank), rank))
+    x, scale = g.agree(x, scale)
+    if bias is not None:
+        x, bias = g.agree(x, bias)
     dims = [g.shape(x)[a] for a in axes]
     plain = len(g.shape(scale)) == len(dims) and all(map(g.scalars.same, g.shape(scale), dims))
     static = all(isinstance(d, int) for d in dims)
@@ -214,6 +217,7 @@ def skip_layer_normalization(
 ) -> tuple:
     total = op.add(*g.agree(x, skip))
     total = g.emit(total if bias is None else op.add(total, bias))
+    total, gamma = g.agree(total, gamma)
     axis = g.rank(total) - 1
     y = _scaled(g, total, [axis], epsilon)
     y = op.multiply(y, gamma)
