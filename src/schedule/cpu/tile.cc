@@ -16,6 +16,7 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
+constexpr int64_t kMostSets = 4;
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
 
 class TileEmitter {
@@ -28,6 +29,7 @@ class TileEmitter {
         panel_width_(panel_width),
         panel_start_(part.panel * Expr(panel_width)),
         width_(part.columns.back().offset + part.columns.back().lanes),
+        lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))),
         num_sets_(SetsFor(machine)),
         acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local"),
         correction_("correction", {Expr(width_)}, c.acc, "local") {}
@@ -81,7 +83,7 @@ class TileEmitter {
     if (c_.stage.reduce.empty() || c_.side_by_side.has_value()) return sets;
     if (c_.guard.defined() && UsesVar(c_.guard, c_.stage.reduce.back().var)) return sets;
     const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(int64_t{1} << 20);
-    while (sets < 4 && registers * sets < machine.chains &&
+    while (sets < kMostSets && registers * sets < machine.chains &&
            registers * sets * 2 + others <= machine.num_vectors && depth >= 16 * sets)
       sets *= 2;
     return sets;
@@ -212,9 +214,16 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
+  // The left side at a row of the tile, in the type of the sums.
+  using Left = std::function<Expr(int64_t row)>;
+
   // The products of one k, added to one set of sums.
   Stmt Step(int64_t set) const {
     if (c_.group > 1) return GroupStep(set);
+    return Step(set, [&](int64_t row) { return ir::Cast(c_.acc, LeftAt(row)); });
+  }
+
+  Stmt Step(int64_t set, const Left& left_at) const {
     Buffer right("right", {Expr(width_)}, c_.acc, "local");
     ffi::Array<Stmt> step = {tir::AllocBuffer(right)};
     for (size_t v = 0; v < part_.columns.size(); ++v) {
@@ -226,7 +235,7 @@ class TileEmitter {
     }
     for (int64_t row = 0; row < part_.rows; ++row) {
       Var left("left", c_.acc);
-      step.push_back(tir::Bind(left, ir::Cast(c_.acc, LeftAt(row))));
+      step.push_back(tir::Bind(left, left_at(row)));
       for (const Columns& c : part_.columns) {
         Var lane("lane", Int(64));
         Expr at = At(set, row, c) + lane;
@@ -332,13 +341,13 @@ class TileEmitter {
   // A loop over k that fetches the next tile's rows of A into the second cache, one line at most
   // each step, row after row: the machine itself follows a row after some lines only, and each tile
   // has new rows.
-  Stmt FetchingA(const Stmt& steps) const {
+  Stmt FetchingA(const Stmt& steps, const Expr& k) const {
     const auto* loop = steps.as<tir::ForObj>();
     const auto* load = c_.LoadOf(c_.a);
     const int64_t line = kLineBytes / (SizeInBytes(Buffer(load->buffer).elem_dtype()) * c_.group);
     if (loop == nullptr || c_.fetch_depth == 0 || part_.rows > line) return steps;
     const int64_t lines = (c_.fetch_depth + line - 1) / line;
-    const Expr number = ir::FloorDiv(loop->loop_var * Expr(part_.rows), line);
+    const Expr number = ir::FloorDiv(k * Expr(part_.rows), line);
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, row_start_ + Expr(part_.rows) + ir::FloorDiv(number, lines));
     map.Set(c_.stage.reduce.back().var, ir::FloorMod(number, lines) * Expr(line));
@@ -349,7 +358,7 @@ class TileEmitter {
   // A loop over the innermost axis of the sum that fetches this tile's part of what comes next of
   // B, a few lines with each step: B comes from memory in the time that other rows of it are used
   // in. Once the part is there, the fetches hit the first cache.
-  Stmt FetchingNext(const Stmt& steps) const {
+  Stmt FetchingNext(const Stmt& steps, const Expr& k) const {
     const auto* loop = steps.as<tir::ForObj>();
     if (loop == nullptr || !part_.next.has_value()) return steps;
     const auto& [first, tile, lines, lines_a_step] = *part_.next;
@@ -364,7 +373,9 @@ class TileEmitter {
     Expr at = ir::Select(ir::Less(number, lines), first + (tile * lines + number) * Expr(line),
                          tir::Substitute(load->indices[0], here));
     if (lines_a_step > 1) at = ir::RampExpr(at, line, lines_a_step);
-    return Annotated(loop, kPrefetch, b.Load({at}));
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.stage.reduce.back().var, k);
+    return Annotated(loop, kPrefetch, tir::Substitute(b.Load({at}), map));
   }
 
   // `body` where the guard holds, over `outer`: asked as far outside as it can be.
@@ -383,29 +394,79 @@ class TileEmitter {
     const std::vector<Axis> outer(reduce.begin(), reduce.end() - 1);
     if (c_.guard.defined() && UsesVar(c_.guard, inner.var)) return OverOuter(reduce, Step(0));
     if (c_.side_by_side.has_value()) return OverOuter(outer, StepSideBySide());
+    if (WidensLeft()) return OverOuter(outer, WideningLeft());
     if (num_sets_ == 1) {
-      Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
-      steps =
-          part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, inner.var, 1) : FetchingNext(steps);
-      return OverOuter(outer, FetchingA(steps));
+      const Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
+      return OverOuter(outer, Fetching(steps, inner.var));
     }
     // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
     Var round("round", Int(64)), rest("rest", Int(64));
-    auto step_at = [&](int64_t set, const Expr& k) {
-      ffi::Map<Var, Expr> map;
-      map.Set(inner.var, k);
-      return tir::Substitute(Step(set), map);
-    };
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets_; ++set)
-      sets.push_back(step_at(set, round * Expr(num_sets_) + Expr(set)));
+      sets.push_back(AtK(Step(set), round * Expr(num_sets_) + Expr(set)));
     const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     Stmt all = Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets));
-    Stmt both = SeqStmt::Flatten({FetchingB(all, round * Expr(num_sets_), num_sets_),
-                                  Loop(rest, left, ForKind::kSerial, step_at(0, done + rest))});
+    Stmt both = SeqStmt::Flatten({Fetching(all, round * Expr(num_sets_)),
+                                  Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
     return OverOuter(outer, both);
+  }
+
+  // A loop that takes what `num_sets_` steps of the innermost axis from `k` on do, with what it
+  // fetches meanwhile.
+  Stmt Fetching(const Stmt& steps, const Expr& k) const {
+    if (num_sets_ > 1) return FetchingB(steps, k, num_sets_);
+    return FetchingA(
+        part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, k, 1) : FetchingNext(steps, k), k);
+  }
+
+  // `stmt` at `k` along the innermost axis of the sum.
+  Stmt AtK(const Stmt& stmt, const Expr& k) const {
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.stage.reduce.back().var, k);
+    return tir::Substitute(stmt, map);
+  }
+
+  // Are the left side's elements narrower than the sums, and a row's ones a run of memory?
+  bool WidensLeft() const {
+    const auto* load = c_.LoadOf(c_.a);
+    const Axis& inner = c_.stage.reduce.back();
+    if (c_.group > 1 || lanes_ < kMostSets || load->predicate.defined() ||
+        SizeInBytes(Buffer(load->buffer).elem_dtype()) >= SizeInBytes(c_.acc) ||
+        ir::AsInt(inner.extent).value_or(lanes_) < lanes_)
+      return false;
+    const auto linear = LinearOffset::Of(load->indices[0], c_.AllAxes());
+    return linear.has_value() && ir::IsIntValue(linear->Coeff(inner.var), 1);
+  }
+
+  // The loop over the innermost axis of the sum, by blocks of as many steps as a vector has lanes:
+  // each row's elements of a block are widened together and lie in the first cache for the steps
+  // that take them one by one.  Widening one element costs as much as widening a vector of them.
+  Stmt WideningLeft() const {
+    const Axis& inner = c_.stage.reduce.back();
+    Buffer wide("wide", {Expr(part_.rows * lanes_)}, c_.acc, "local");
+    Var block("block", Int(64)), round("round", Int(64)), rest("rest", Int(64));
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, lanes_));
+    const Expr from = block * Expr(lanes_);
+    ffi::Array<Stmt> seq = {tir::AllocBuffer(wide)};
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      Var lane("lane", Int(64));
+      const Stmt store = BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * lanes_) + lane});
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
+    }
+    ffi::Array<Stmt> sets;
+    for (int64_t set = 0; set < num_sets_; ++set) {
+      const Expr at = round * Expr(num_sets_) + Expr(set);
+      const Left left = [&](int64_t row) { return wide.Load({Expr(row * lanes_) + at}); };
+      sets.push_back(AtK(Step(set, left), from + at));
+    }
+    const Stmt steps = Loop(round, lanes_ / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
+    seq.push_back(Fetching(steps, from + round * Expr(num_sets_)));
+    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
+    const Expr left = analyzer_->Simplify(inner.extent - done);
+    return SeqStmt::Flatten({Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(seq)),
+                             Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
   }
 
   void AddSets(ffi::Array<Stmt>* seq) const {
@@ -486,6 +547,7 @@ class TileEmitter {
   int64_t panel_width_;
   Expr panel_start_;
   int64_t width_;  // of all columns
+  int64_t lanes_;
   int64_t num_sets_;
   Buffer acc_;
   Buffer correction_;  // 128 times the sum of each column of B
