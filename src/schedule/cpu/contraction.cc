@@ -125,6 +125,12 @@ class ContractionEmitter {
     return analyzer_->ProveEqual(walked, have);
   }
 
+  // Are elements of B made wider where a tile reads them?
+  bool WidensB() const {
+    const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
+    return c_.group == 1 && SizeInBytes(type) < SizeInBytes(c_.acc);
+  }
+
   // Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
   void ChooseRows() {
     const int64_t vectors = width_ / lanes_;
@@ -145,8 +151,10 @@ class ContractionEmitter {
       return;
     }
     rows_ = std::clamp<int64_t>(rows.value(), 1, most);
-    // Tiles all alike, unless they have too few sums to keep the units busy.
-    for (int64_t r = rows_; r * 3 >= rows_ * 2; --r) {
+    // Tiles all alike, unless they have too few sums to keep the units busy; what is widened in each
+    // tile had better serve many rows.
+    const int64_t thirds = WidensB() ? 3 : 2;
+    for (int64_t r = rows_; r * 3 >= rows_ * thirds; --r) {
       if (r < rows_ && r * vectors + 2 < machine_.chains) break;
       if (rows.value() % r == 0) {
         rows_ = r;
