@@ -123,7 +123,7 @@ class WeightPacker : public ir::Mutator {
   // Absent on the first walk.
   std::optional<ffi::Tensor> Panels(const Packed& packed, const ffi::Tensor& weight) {
     if (!panels_.empty()) return panels_.at(next_++)[0];
-    OutputTensor out{{}, weight.dtype()};
+    OutputTensor out{{}, packed.operand.dtype};
     for (const ir::Expr& dim : packed.operand.shape) out.shape.push_back(ir::AsInt(dim).value());
     work_.push_back({packed.operand.pack, {weight}, {out}});
     return std::nullopt;

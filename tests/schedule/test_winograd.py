@@ -4,6 +4,7 @@ with what follows them, the same with any number of threads; and only where it i
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401 - NumPy learns bfloat16
 import numpy as np
 import pytest
 
@@ -27,26 +28,26 @@ CASES = [
 
 
 def convolution(
-    case: tuple[int, ...], unknown: int
+    case: tuple[int, ...], unknown: int, dtype: str = "float32"
 ) -> tuple[relaxvm.IRModule, np.ndarray, np.ndarray, np.ndarray]:
     images, height, width, channels, filters, padding = case
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((images, height, width, channels), dtype=np.float32)
+    x = rng.standard_normal((images, height, width, channels), dtype=np.float32).astype(dtype)
     w = rng.standard_normal((3, 3, channels, filters), dtype=np.float32)
-    w /= np.float32(np.sqrt(9 * channels))
-    bias = rng.standard_normal(filters, dtype=np.float32)
+    w = (w / np.float32(np.sqrt(9 * channels))).astype(dtype)
+    bias = rng.standard_normal(filters, dtype=np.float32).astype(dtype)
     dims = [relaxvm.tirx.Var(name, "int64") for name in "nhw"[:unknown]]
     dims += [images, height, width][unknown:]
-    data = relax.Var("x", relax.TensorType([*dims, channels], "float32"))
+    data = relax.Var("x", relax.TensorType([*dims, channels], dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [data]):
         with builder.dataflow():
             y = builder.emit(
                 op.nn.conv2d(
-                    data, relax.const(w), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
+                    data, relax.const(w, dtype), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
                 )
             )
-            result = builder.emit_output(op.nn.relu(op.add(y, relax.const(bias))))
+            result = builder.emit_output(op.nn.relu(op.add(y, relax.const(bias, dtype))))
         builder.emit_func_output(result)
     return builder.finalize(), x, w, bias
 
@@ -76,12 +77,28 @@ def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
 
 
-def lowered(case: tuple[int, ...]) -> str:
-    module, *_ = convolution(case, 3)
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("case", CASES[1:3], ids=str)
+def test_half_precision_is_transformed_in_float32(
+    case: tuple[int, ...], dtype: str, target: str
+) -> None:
+    module, x, w, bias = convolution(case, 3, dtype)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy().astype("float64")
+    want = expected(x, w, bias, case[-1])
+    # Rounded twice: the convolution, and the sum with the bias.
+    least = 2.0 ** (-11 if dtype == "float16" else -8)
+    assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 2.5 * least
+
+
+def lowered(case: tuple[int, ...], dtype: str = "float32") -> str:
+    module, *_ = convolution(case, 3, dtype)
     return relaxvm.compile(module, stop_after="lowered").script()
 
 
 def test_only_where_it_is_worth_it() -> None:
     assert "winograd_product" in lowered((1, 28, 28, 64, 64, 1))
+    assert "winograd_product" in lowered((1, 28, 28, 64, 64, 1), "float16")
     assert "winograd" not in lowered((1, 28, 28, 3, 64, 1)), "there is little to multiply"
     assert "winograd" not in lowered((1, 28, 28, 1024, 1024, 1)), "the cache does not hold weights"

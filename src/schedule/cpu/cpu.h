@@ -36,6 +36,7 @@ struct PackedOperand {
   PrimFunc program;        // as before, but for that parameter
   PrimFunc pack;           // (weight) -> (panels)
   ffi::Array<Expr> shape;  // of the panels
+  DLDataType dtype;
 };
 // Absent when the parameter is no such weight, or is read well as it is.
 std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,

@@ -248,7 +248,7 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   copy->params.Set(static_cast<int64_t>(param), packed);
   copy->body = PanelReader(plain, packed, *use, width).Mutate(func->body);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       PackProgram(plain, packed, *use, width), shape};
+                       PackProgram(plain, packed, *use, width), shape, plain.elem_dtype()};
 }
 
 }  // namespace relaxvm::schedule::cpu

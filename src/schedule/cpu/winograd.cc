@@ -204,7 +204,8 @@ class WinogradEmitter {
           predicate = ir::Less(Span(Expr(0)), ir::BroadcastExpr(count, lanes_));
         }
         const Expr offset = lines[static_cast<size_t>(i)] + Expr(j * channels_);
-        seq.push_back(Put(line, i, BufferLoad(data_, {Span(offset)}, predicate)));
+        const Expr value = BufferLoad(data_, {Span(offset)}, predicate);
+        seq.push_back(Put(line, i, ir::Cast(Number(0).dtype(), value)));
       }
       const Six out = TransformInput(Row(line, 0, 1), scratch, &seq);
       for (int64_t a = 0; a < kSize; ++a)

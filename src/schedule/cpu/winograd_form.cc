@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "schedule/cpu/context.h"
+#include "schedule/cpu/contraction.h"
 #include "schedule/cpu/winograd.h"
 #include "target/packed.h"
 #include "tir/tensor.h"
@@ -66,7 +68,8 @@ Expr InputValue(const Load& data, const ffi::Array<Expr>& shape, const Indices& 
   const Expr y = i[3] * Expr(kTile) + r[0], x = i[4] * Expr(kTile) + r[1];
   const Expr inside = ir::And(ir::Less(y, shape[1]), ir::Less(x, shape[2]));
   return At(kInput, i[0], r[0]) * At(kInput, i[1], r[1]) *
-         ir::IfThenElse(inside, data({i[2], y, x, i[5]}), ir::ConstFloat(Float(32), 0));
+         ir::IfThenElse(inside, ir::Cast(Float(32), data({i[2], y, x, i[5]})),
+                        ir::ConstFloat(Float(32), 0));
 }
 
 // i: a, b, n, y, x, filter
@@ -90,27 +93,36 @@ Load LoadsOf(const Buffer& buffer) {
   return [&buffer](const Indices& i) { return buffer.Load(i); };
 }
 
-// out[n, h, w, f] = sum over c, i, j of data[n, h + i, w + j, c] * weight[i, j, c, f]
+// out[n, h, w, f] = sum over c, i, j of data[n, h + i, w + j, c] * weight[i, j, c, f], added up in
+// float32; data and weights may be narrower
 struct Convolution {
   Buffer data, weight, out;
   int64_t channels, filters;
+  int64_t group = 1;  // neighbouring channels that one instruction takes where it is computed directly
 };
 
-std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight) {
+bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }
+bool IsAtMostFloat32(DLDataType type) { return IsFloat(type) && type.bits <= 32 && type.bits >= 16; }
+
+std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight,
+                                           const Machine& machine) {
   if (s.IsOpaque() || s.combine != Combine::kSum || s.spatial.size() != 4 || s.reduce.size() != 3 ||
       s.finish.defined() || s.indices.size() != 4)
     return std::nullopt;
   const auto* times = s.value.as<ir::BinaryObj>();
   if (times == nullptr || times->op != ir::BinaryOp::kMul) return std::nullopt;
-  const auto* a = times->a.as<BufferLoadObj>();
-  const auto* b = times->b.as<BufferLoadObj>();
+  const auto* a = StripCasts(times->a).as<BufferLoadObj>();
+  const auto* b = StripCasts(times->b).as<BufferLoadObj>();
   if (a == nullptr || b == nullptr || !b->buffer.same_as(weight) || a->buffer.same_as(weight) ||
       a->indices.size() != 4 || b->indices.size() != 4)
     return std::nullopt;
   Convolution c{Buffer(a->buffer), Buffer(b->buffer), *s.out, 0, 0};
-  for (const Buffer* buffer : {&c.data, &c.weight, &c.out}) {
-    if (buffer->elem_dtype() != Float(32) || !buffer->type()->strides.empty()) return std::nullopt;
+  for (const Buffer* buffer : {&c.data, &c.weight}) {
+    if (!IsAtMostFloat32(buffer->elem_dtype()) || !IsCompact(*buffer)) return std::nullopt;
   }
+  if (s.value.dtype() != Float(32) || c.out.elem_dtype() != Float(32) || !IsCompact(c.out))
+    return std::nullopt;
+  c.group = GroupOf(machine, times->a, times->b, Float(32));
   for (size_t d = 0; d < 4; ++d) {
     if (!s.indices[static_cast<int64_t>(d)].same_as(s.spatial[d].var)) return std::nullopt;
   }
@@ -158,7 +170,7 @@ bool IsWorthIt(const Convolution& c, int64_t width, const Machine& machine) {
   const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
              out = static_cast<double>((c.filters + lanes - 1) / lanes);
   const auto channels = static_cast<double>(c.channels);
-  const double direct = images * height * across * (9 * channels * out + 6);
+  const double direct = images * height * across * (9 * channels / static_cast<double>(c.group) * out + 6);
   // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
   // and out.
   const double form = tiles * (36 * (channels + 3) * out + 300 * in + 260 * out);
@@ -180,8 +192,10 @@ PrimFunc TransformWeights(const Buffer& plain, const ffi::Array<Expr>& shape, in
         for (size_t h = 0; h < 3; ++h) {
           Expr line;
           for (size_t w = 0; w < 3; ++w) {
-            Expr part = At(kWeight[w], i[1]) *
-                        x({static_cast<int64_t>(h), static_cast<int64_t>(w), i[3], filter});
+            Expr part =
+                At(kWeight[w], i[1]) *
+                ir::Cast(Float(32),
+                         x({static_cast<int64_t>(h), static_cast<int64_t>(w), i[3], filter}));
             line = line.defined() ? line + part : part;
           }
           line = At(kWeight[h], i[0]) * line;
@@ -199,7 +213,7 @@ std::vector<tir::Stmt> ThreeStages(const Convolution& c, const Buffer& weight, i
   const ffi::Array<Expr>&in = c.data.shape(), &out = c.out.shape();
   const Expr rows = ir::CeilDiv(out[1], kTile), columns = ir::CeilDiv(out[2], kTile);
   const tir::Reducer sum = tir::SumReducer(Float(32));
-  Tensor data("data", in, Float(32)), u("weight", weight.shape(), Float(32));
+  Tensor data("data", in, c.data.elem_dtype()), u("weight", weight.shape(), Float(32));
   Tensor v = tir::Reduce(
       {kSize, kSize, out[0], rows, columns, c.channels}, {kSize, kSize}, sum,
       [&](const Indices& i, const Indices& r) { return InputValue(LoadsOf(data), in, i, r); },
@@ -242,6 +256,19 @@ std::vector<tir::Stmt> ThreeStages(const Convolution& c, const Buffer& weight, i
   return parts;
 }
 
+// Is a stage the elements of `buffer`, in place, in another type?
+bool RoundsOnly(const Stage& stage, const Buffer& buffer) {
+  if (stage.IsOpaque() || !stage.reduce.empty()) return false;
+  const auto* load = StripCasts(stage.value).as<BufferLoadObj>();
+  if (load == nullptr || !load->buffer.same_as(buffer) ||
+      load->indices.size() != stage.indices.size())
+    return false;
+  for (int64_t d = 0; d < static_cast<int64_t>(load->indices.size()); ++d) {
+    if (!load->indices[d].same_as(stage.indices[d])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
@@ -250,42 +277,55 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   const Buffer plain(func->params[static_cast<int64_t>(param)]);
   std::optional<Program> program = ParseProgram(func);
   const auto* parts = func->body.as<tir::SeqStmtObj>();
-  if (!program.has_value() || program->stages.empty() || program->stages.size() > 2 ||
-      (parts == nullptr && program->stages.size() != 1))
+  if (!program.has_value()) return std::nullopt;
+  const auto at = std::find_if(program->stages.begin(), program->stages.end(),
+                               [&](const Stage& stage) { return ReadsBuffer(stage, plain); });
+  if (at == program->stages.end() || (parts == nullptr && program->stages.size() != 1))
     return std::nullopt;
-  const Stage& last = program->stages.back();
-  std::optional<Convolution> c = ReadConvolution(last, plain);
-  // What comes before (padding) makes the data; the convolution is the result.
-  if (!c.has_value() || !func->params.back().same_as(c->out)) return std::nullopt;
-  if (program->stages.size() == 2 &&
-      (!Writes(program->stages[0], c->data) || program->stages[0].IsOpaque()))
-    return std::nullopt;
-  for (const Stage& stage : program->stages) {
-    for (const Var& read : ReadsOf(stage)) {
-      if (read.same_as(plain) && &stage != &last) return std::nullopt;
-    }
+  std::optional<Convolution> c = ReadConvolution(*at, plain, machine);
+  if (!c.has_value()) return std::nullopt;
+  // What comes before (padding) makes the data; the convolution is the result, or what it is
+  // rounded to.
+  for (auto before = program->stages.begin(); before != at; ++before) {
+    if (before + 1 != at || !Writes(*before, c->data) || before->IsOpaque()) return std::nullopt;
   }
+  for (auto after = at + 1; after != program->stages.end(); ++after) {
+    if (after != at + 1 || !RoundsOnly(*after, c->out) || ReadsBuffer(*after, plain))
+      return std::nullopt;
+  }
+  const Stage& last = program->stages.back();
+  if (last.IsOpaque() || !last.out.has_value() || !func->params.back().same_as(*last.out))
+    return std::nullopt;
   const int64_t width = target::PanelVectors(machine, c->filters, 4) * machine.Lanes(4);
   if (!IsWorthIt(*c, width, machine)) return std::nullopt;
 
   const ffi::Array<Expr> shape = {Expr(kSize), Expr(kSize), Expr((c->filters + width - 1) / width),
                                   Expr(c->channels), Expr(width)};
   const Buffer weight(plain->name, shape, Float(32));
+  const std::vector<tir::Stmt> three = ThreeStages(*c, weight, width);
+  const auto number = at - program->stages.begin();
   ffi::Array<tir::Stmt> allocs, nests;
-  if (parts != nullptr) {
-    for (size_t i = 0; i + 1 < parts->seq.size(); ++i) {
-      const tir::Stmt& part = parts->seq[static_cast<int64_t>(i)];
-      (part.as<tir::AllocBufferObj>() ? allocs : nests).push_back(part);
+  auto add = [&](const tir::Stmt& part) {
+    (part.as<tir::AllocBufferObj>() ? allocs : nests).push_back(part);
+  };
+  if (parts == nullptr) {
+    for (const tir::Stmt& part : three) add(part);
+  } else {
+    int64_t stage = 0;
+    for (const tir::Stmt& part : parts->seq) {
+      if (part.as<tir::AllocBufferObj>() || stage++ != number) {
+        add(part);
+      } else {
+        for (const tir::Stmt& each : three) add(each);
+      }
     }
   }
-  for (const tir::Stmt& part : ThreeStages(*c, weight, width))
-    (part.as<tir::AllocBufferObj>() ? allocs : nests).push_back(part);
   for (const tir::Stmt& nest : nests) allocs.push_back(nest);
   auto copy = ffi::make_object<tir::PrimFuncObj>(*func.get());
   copy->params.Set(static_cast<int64_t>(param), weight);
   copy->body = tir::SeqStmt::Flatten(allocs);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       TransformWeights(plain, shape, width), shape};
+                       TransformWeights(plain, shape, width), shape, Float(32)};
 }
 
 bool IsWinograd(const Program& program, size_t at) {
