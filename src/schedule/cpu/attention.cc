@@ -86,7 +86,6 @@ class AttentionEmitter {
   }
 
  private:
- private:
   // The axes of the scores, but for the keys, at row `row` of all rows of the task's group.
   Map AtRow(const Expr& row) const {
     Map map;
@@ -128,6 +127,11 @@ class AttentionEmitter {
     here_ = here;
     const bool near = depth_ * kKeys * 4 * 2 <= traits_.l1_bytes;
     const int64_t few = near ? kFewRowsNear : kFewRows;
+    if (IsNarrow()) {
+      queries_ = Buffer("queries", {Expr(kChunk * depth_)}, Float(32), "global");
+      seq.push_back(tir::AllocBuffer(queries_));
+      seq.push_back(tir::IfThenElse(ir::Greater(count_, Expr(few)), WidenQueries()));
+    }
     ffi::Array<Stmt> step = {tir::Bind(first_key, number * Expr(kKeys)),
                              tir::Bind(here, ir::Min(kKeys, keys_ - first_key)),
                              tir::IfThenElse(ir::LessEqual(count_, Expr(few)), Dots(),
@@ -236,6 +240,27 @@ class AttentionEmitter {
   // The row that row `r` of the chunk is; rows behind the last are the last.
   Expr Inside(const Expr& row) const { return ir::Min(first_ + row, first_ + count_ - Expr(1)); }
 
+  bool IsNarrow() const { return Buffer(LoadInCasts(of_.q)->buffer).elem_dtype().bits < 32; }
+
+  // queries[r, d] = q[r, d]: tiles take queries element by element for each block of keys, and
+  // widening one costs as much as widening a vector of them.
+  Stmt WidenQueries() {
+    Var row("row", Int(64));
+    Axis d{Var("d", Int(64)), Expr(depth_)};
+    Map map = AtRow(first_ + row);
+    map.Set(of_.scores->reduce[0].var, d.var);
+    Stage widen;
+    widen.name = "widen_queries";
+    widen.spatial = {d};
+    widen.value = ir::Cast(Float(32), tir::Substitute(of_.q, map));
+    widen.indices = {d.var};
+    widen.out = Buffer("queries", {Expr(depth_)}, Float(32));
+    Stage flat = FlattenStage(widen, analyzer_);
+    flat.out = queries_;
+    flat.indices = {row * Expr(depth_) + d.var};
+    return For(row, 0, count_, ForKind::kSerial, EmitNest(flat, traits_, analyzer_));
+  }
+
   // scores = q k^T, one key after the other.
   Stmt Dots() {
     Var row("row", Int(64));
@@ -262,7 +287,8 @@ class AttentionEmitter {
       auto right = [&](int64_t v, const Var& lane) {
         return packed_.Load({d * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane});
       };
-      auto left = [&](const Expr& row) {
+      auto left = [&](const Expr& row) -> Expr {
+        if (IsNarrow()) return queries_.Load({row * Expr(depth_) + d});
         Map map = AtRow(Inside(row));
         map.Set(of_.scores->reduce[0].var, d);
         return ir::Cast(Float(32), tir::Substitute(of_.q, map));
@@ -490,7 +516,7 @@ class AttentionEmitter {
   // of the task
   ffi::Array<Stmt> allocs_;
   Buffer packed_{Buffer("keys", {Expr(1)}, Float(32))},
-      block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_, factor_ = packed_;
+      queries_ = packed_, block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_, factor_ = packed_;
   Expr first_, key_start_, here_;
   Var count_{Var("rows", Int(64))};
 };
