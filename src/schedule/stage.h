@@ -103,6 +103,9 @@ Program InlineStages(Program program);
 // The same for temporaries that only move data: their formula is a bare load.
 Program InlineLoads(Program program);
 
+// Formulas that compute with float16 or bfloat16 compute with float32, and round what they store.
+Program WidenHalves(Program program);
+
 // A product, perhaps one that counts only where `guard` (null: everywhere) holds.
 struct GuardedProduct {
   Expr a, b, guard;

@@ -154,8 +154,8 @@ PrimFunc Schedule(const PrimFunc& func, const Machine& traits) {
   if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return func;
-  return Scheduler(InlineStages(WithAttention(InlineLoads(std::move(*program)), traits)), traits)
-      .Run();
+  Program inlined = InlineStages(WithAttention(InlineLoads(std::move(*program)), traits));
+  return Scheduler(WidenHalves(std::move(inlined)), traits).Run();
 }
 
 }  // namespace relaxvm::schedule::cpu
