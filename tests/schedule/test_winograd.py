@@ -44,7 +44,11 @@ def convolution(
         with builder.dataflow():
             y = builder.emit(
                 op.nn.conv2d(
-                    data, relax.const(w, dtype), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
+                    data,
+                    relax.const(w, dtype),
+                    padding=padding,
+                    data_layout="NHWC",
+                    kernel_layout="HWIO",
                 )
             )
             result = builder.emit_output(op.nn.relu(op.add(y, relax.const(bias, dtype))))

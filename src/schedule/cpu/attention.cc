@@ -516,7 +516,8 @@ class AttentionEmitter {
   // of the task
   ffi::Array<Stmt> allocs_;
   Buffer packed_{Buffer("keys", {Expr(1)}, Float(32))},
-      queries_ = packed_, block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_, factor_ = packed_;
+      queries_ = packed_, block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_,
+      factor_ = packed_;
   Expr first_, key_start_, here_;
   Var count_{Var("rows", Int(64))};
 };

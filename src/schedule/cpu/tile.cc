@@ -452,7 +452,8 @@ class TileEmitter {
     ffi::Array<Stmt> seq = {tir::AllocBuffer(wide)};
     for (int64_t row = 0; row < part_.rows; ++row) {
       Var lane("lane", Int(64));
-      const Stmt store = BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * lanes_) + lane});
+      const Stmt store =
+          BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * lanes_) + lane});
       seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
     }
     ffi::Array<Stmt> sets;

@@ -98,11 +98,14 @@ Load LoadsOf(const Buffer& buffer) {
 struct Convolution {
   Buffer data, weight, out;
   int64_t channels, filters;
-  int64_t group = 1;  // neighbouring channels that one instruction takes where it is computed directly
+  int64_t group =
+      1;  // neighbouring channels that one instruction takes where it is computed directly
 };
 
 bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }
-bool IsAtMostFloat32(DLDataType type) { return IsFloat(type) && type.bits <= 32 && type.bits >= 16; }
+bool IsAtMostFloat32(DLDataType type) {
+  return IsFloat(type) && type.bits <= 32 && type.bits >= 16;
+}
 
 std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight,
                                            const Machine& machine) {
@@ -170,7 +173,8 @@ bool IsWorthIt(const Convolution& c, int64_t width, const Machine& machine) {
   const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
              out = static_cast<double>((c.filters + lanes - 1) / lanes);
   const auto channels = static_cast<double>(c.channels);
-  const double direct = images * height * across * (9 * channels / static_cast<double>(c.group) * out + 6);
+  const double direct =
+      images * height * across * (9 * channels / static_cast<double>(c.group) * out + 6);
   // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
   // and out.
   const double form = tiles * (36 * (channels + 3) * out + 300 * in + 260 * out);
