@@ -151,8 +151,8 @@ class ContractionEmitter {
       return;
     }
     rows_ = std::clamp<int64_t>(rows.value(), 1, most);
-    // Tiles all alike, unless they have too few sums to keep the units busy; what is widened in each
-    // tile had better serve many rows.
+    // Tiles all alike, unless they have too few sums to keep the units busy; what is widened in
+    // each tile had better serve many rows.
     const int64_t thirds = WidensB() ? 3 : 2;
     for (int64_t r = rows_; r * 3 >= rows_ * thirds; --r) {
       if (r < rows_ && r * vectors + 2 < machine_.chains) break;
