@@ -32,16 +32,16 @@ CASES = [
 
 def reference(x: np.ndarray, w: np.ndarray, stride: int, dilation: int, pad) -> np.ndarray:
     """Sums over the elements that are there: padding is multiplied with nothing."""
-    window, top, left, bottom, right = len(w), *pad
+    (high, wide), (top, left, bottom, right) = w.shape[:2], pad
     n, height, width, channels = x.shape
-    reach = dilation * (window - 1) + 1
-    rows = (height + top + bottom - reach) // stride + 1
-    columns = (width + left + right - reach) // stride + 1
+    reach = lambda window: dilation * (window - 1) + 1
+    rows = (height + top + bottom - reach(high)) // stride + 1
+    columns = (width + left + right - reach(wide)) // stride + 1
     out = np.zeros((n, rows, columns, channels))
     for i in range(rows):
         for j in range(columns):
-            for a in range(window):
-                for b in range(window):
+            for a in range(high):
+                for b in range(wide):
                     y, z = i * stride + a * dilation - top, j * stride + b * dilation - left
                     if 0 <= y < height and 0 <= z < width:
                         out[:, i, j] += x[:, y, z].astype("float64") * w[a, b, 0]
@@ -131,3 +131,35 @@ def test_threads_give_the_same_bits():
         results.append(vm["main"](relaxvm.runtime.tensor(x)).numpy())
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("images", [1, 3, None])
+@pytest.mark.parametrize("known", [True, False])
+def test_windows_along_one_axis(known: bool, images: int | None, target: str) -> None:
+    """Blocks of places are tasks: widths below, at and above a block's; None: a batch that is not known."""
+    for width, window, stride in [(1, 3, 1), (31, 31, 1), (32, 5, 1), (33, 31, 1), (100, 7, 2)]:
+        w = RNG.integers(-3, 4, (1, window, 1, 40)).astype("float32")
+        sizes = [images or relaxvm.tirx.Var("n", "int64")]
+        sizes.append(width if known else relaxvm.tirx.Var("w", "int64"))
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType([*sizes, 40], "float32"))
+        with builder.function("main", [x]):
+            conv = op.nn.conv1d(
+                x,
+                relax.const(w[0]),
+                groups=40,
+                padding=window // 2,
+                strides=stride,
+                data_layout="NWC",
+                kernel_layout="WIO",
+            )
+            builder.emit_func_output(builder.emit(op.nn.relu(conv)))
+        vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+        data = RNG.integers(-3, 4, (images or 2, width, 40)).astype("float32")
+        padding = (0, window // 2, 0, window // 2)
+        one_row = reference(data[:, None], w, stride, 1, padding)[:, 0]
+        for threads in (1, 3):
+            vm.set_num_threads(threads)
+            got = vm["main"](relaxvm.runtime.tensor(data)).numpy()
+            np.testing.assert_array_equal(got, np.maximum(one_row, 0), err_msg=f"{width} {window}")

@@ -11,9 +11,10 @@ using tir::SeqStmt;
 
 constexpr int64_t kBlockElems =
     4096;  // one iteration of a parallel loop over a plain run of elements
-constexpr int64_t kBlockWork = 65536;  // additions of a block of reductions
-constexpr int64_t kWorkPerRow = 8192;  // additions; below it, finding the row would be felt
-constexpr int64_t kTypicalSize = 64;   // of a dimension that is not known
+constexpr int64_t kBlockWork = 65536;    // additions of a block of reductions
+constexpr int64_t kWorkPerRow = 8192;    // additions; below it, finding the row would be felt
+constexpr int64_t kPlacesPerBlock = 32;  // of a window that moves along one axis
+constexpr int64_t kTypicalSize = 64;     // of a dimension that is not known
 
 class SingleStage {
  public:
@@ -71,6 +72,10 @@ class SingleStage {
     // share what they read with their neighbours.
     const bool window =
         flat.combine != Combine::kNone && row.spatial[0].var.same_as(flat.spatial.back().var);
+    if (window && OneAxisIsWalked(flat, rows)) {
+      const RowForm blocks = InBlocks(flat, rows);
+      return OverRows(blocks.rows, blocks.body, blocks.work, StreamIf(flat));
+    }
     while (rows.size() > 1 &&
            ((window && row.spatial.size() == 1) || Estimated(WorkOf(row)) < kWorkPerRow)) {
       row.spatial.insert(row.spatial.begin(), rows.back());
@@ -78,6 +83,44 @@ class SingleStage {
     }
     return OverRows(rows, EmitNest(row, context_->machine, &context_->analyzer), WorkOf(row),
                     StreamIf(flat));
+  }
+
+  // Is `rows` the axis that a window moves along, beside at most a batch, and is something read for
+  // all places of it (the filter)?
+  static bool OneAxisIsWalked(const Stage& flat, const std::vector<Axis>& rows) {
+    std::vector<Axis> taps = flat.reduce;
+    std::erase_if(taps, [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+    if (taps.size() != 1 || rows.size() > 2) return false;
+    const Var& along = rows.back().var;
+    bool moves = false, shared = false;
+    tir::PostOrderVisit(tir::Evaluate(flat.value), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<tir::BufferLoadObj>();
+      if (load == nullptr) return;
+      if (!UsesVar(load->indices[0], along)) shared = true;
+      if (UsesVar(load->indices[0], along) && UsesVar(load->indices[0], taps[0].var)) moves = true;
+    });
+    return moves && shared;
+  }
+
+  // The last of `rows` in blocks: neighbours share what they read, blocks are tasks.
+  RowForm InBlocks(const Stage& flat, std::vector<Axis> rows) {
+    const Axis along = rows.back();
+    Axis block{Var("block", Int(64)),
+               context_->analyzer.Simplify(ir::CeilDiv(along.extent, kPlacesPerBlock))};
+    const Expr from = block.var * Expr(kPlacesPerBlock);
+    const Axis inside{Var(along.var->name, Int(64)),
+                      context_->analyzer.Simplify(ir::Min(kPlacesPerBlock, along.extent - from))};
+    ffi::Map<Var, Expr> map;
+    map.Set(along.var, from + inside.var);
+    Stage part = flat;
+    part.spatial = {inside, flat.spatial.back()};
+    part.value = tir::Substitute(flat.value, map);
+    part.indices = {tir::Substitute(flat.indices[0], map)};
+    if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
+    Stage whole = part;
+    whole.spatial[0].extent = kPlacesPerBlock;
+    rows.back() = block;
+    return {rows, EmitNest(part, context_->machine, &context_->analyzer), WorkOf(whole), Expr()};
   }
 
   // Axes of one point would keep their neighbours from being blocks.
