@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._session.arguments import Checker
-from ._session.arrays import is_lendable, is_plain, to_numpy
+from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
 from ._session.build import Compiled, compile_model
 from ._session.signature import ModelMetadata, NodeArg
 from .inference_errors import (
@@ -76,7 +76,9 @@ class InferenceSession:
         self._checker = Checker(self._compiled.signature)
         self._call = self._compiled.function
         self._names = [spec.name for spec in self._compiled.signature.inputs]
-        self._plain = [is_plain(output.dtype) for output in self._compiled.signature.outputs]
+        outputs = self._compiled.signature.outputs
+        self._plain = [is_plain(output.dtype) for output in outputs]
+        self._keys = {i: output.keys for i, output in enumerate(outputs) if output.keys}
 
     # ---- about the model
 
@@ -119,7 +121,10 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller."""
+        """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller.
+
+        A classifier's list of dictionaries (ZipMap) is one, from class to float, for each row.
+        """
         wanted = self._checker.outputs(output_names)
         # Arrays are lent as they are, and the model itself refuses what it does not take.
         try:
@@ -130,7 +135,13 @@ class InferenceSession:
             result = self._run_checked(input_feed, e)
         results = (result,) if self._checker.single else result.values
         plain = self._plain
-        return [to_numpy(results[i], plain[i]) for i in wanted]
+        arrays = [to_numpy(results[i], plain[i]) for i in wanted]
+        if not self._keys:
+            return arrays
+        return [
+            to_dictionaries(array, self._keys[i]) if i in self._keys else array
+            for i, array in zip(wanted, arrays)
+        ]
 
     def _run_checked(self, feed: Mapping[str, Any], error: Exception) -> Any:
         """The results of a run that ended in `error`, when that came from arrays that are no dense tensors."""

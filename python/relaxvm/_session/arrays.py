@@ -39,3 +39,8 @@ def to_numpy(tensor: Any, plain: bool) -> np.ndarray:
         return tensor.numpy()
     array = _from_dlpack(tensor)
     return array if array.flags.writeable else array.copy()  # NumPy before 2.1 lets nobody write
+
+
+def to_dictionaries(rows: np.ndarray, keys: list) -> list[dict]:
+    """A dictionary for each row of a matrix with a column for each key."""
+    return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]

@@ -39,6 +39,9 @@ class NodeArg:
     type: str
     shape: list
     dtype: str  # NumPy's name of the element type
+    keys: list | None = (
+        None  # of a list of dictionaries: those of the columns of the matrix that a run makes
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +68,13 @@ class Signature:
         weights = {t.name for t in graph.initializer} | {
             t.values.name for t in graph.sparse_initializer
         }
+        keys = {n.output[0]: keys_of_map(n) for n in graph.node if n.op_type == "ZipMap"}
         return Signature(
             [_node_arg(i) for i in graph.input if i.name not in weights],
-            [_node_arg(o) for o in graph.output],
+            [
+                _map_arg(o.name, keys[o.name]) if o.name in keys else _node_arg(o)
+                for o in graph.output
+            ],
             [i.name for i in graph.input if i.name in weights],
             ModelMetadata(
                 {p.key: p.value for p in proto.metadata_props},
@@ -100,6 +107,19 @@ def _node_arg(info: Any) -> NodeArg:
     tensor = info.type.tensor_type
     text, dtype = _ELEMENT_TYPES.get(tensor.elem_type, ("unknown", "object"))
     return NodeArg(info.name, f"tensor({text})", [_dim(d) for d in tensor.shape.dim], dtype)
+
+
+def keys_of_map(node: Any) -> list[int] | list[str]:
+    """The keys of the dictionaries that a node of type ZipMap makes of the rows of a matrix."""
+    given = {a.name: a for a in node.attribute}
+    if "classlabels_strings" in given:
+        return [text.decode() for text in given["classlabels_strings"].strings]
+    return list(given["classlabels_int64s"].ints) if "classlabels_int64s" in given else []
+
+
+def _map_arg(name: str, keys: list) -> NodeArg:
+    key = "string" if keys and isinstance(keys[0], str) else "int64"
+    return NodeArg(name, f"seq(map({key},tensor(float)))", [], "float32", keys)
 
 
 def _dim(dim: Any) -> int | str | None:

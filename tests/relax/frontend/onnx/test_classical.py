@@ -325,3 +325,38 @@ def test_texts_are_refused(run_model_once):
     model = helper.make_model(graph, opset_imports=domains, ir_version=8)
     with pytest.raises(Refused, match="texts are not supported"):
         run_model_once(model)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"classlabels_int64s": [7, -2]}, {"classlabels_strings": ["cat", "dog"]}]
+)
+def test_dictionaries_of_rows(keys):
+    import onnxruntime
+
+    from relaxvm.inference import InferenceSession
+
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["p"]),
+        helper.make_node("ZipMap", ["p"], ["maps"], domain="ai.onnx.ml", **keys),
+    ]
+    key = TensorProto.INT64 if "classlabels_int64s" in keys else TensorProto.STRING
+    value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, value))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "classes"])],
+        [
+            helper.make_tensor_value_info("p", TensorProto.FLOAT, None),
+            helper.make_value_info("maps", maps),
+        ],
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString()
+    peer, ours = onnxruntime.InferenceSession(model), InferenceSession(model, cache_dir="")
+    assert ours.get_outputs()[1].type == peer.get_outputs()[1].type
+    for rows in (1, 3):
+        x = np.random.default_rng(0).standard_normal((rows, 2)).astype(np.float32)
+        want, have = peer.run(None, {"x": x})[1], ours.run(None, {"x": x})[1]
+        assert have == [pytest.approx(row, rel=1e-6) for row in want]
+        assert ours.run(["maps"], {"x": x}) == [have]

@@ -239,3 +239,21 @@ def linear_classifier(
         return _labels(g, g.emit(op.squeeze(positive, axis=[1])), labels), both
     best = g.emit(op.argmax(scores, axis=1, keepdims=False))
     return _labels(g, best, labels), _finished(g, scores, post_transform)
+
+
+@onnx_op("ZipMap", since=1, domain=_ML)
+def zip_map(
+    g: Graph,
+    x: Expr,
+    *,
+    classlabels_int64s: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+) -> Expr:
+    """[rows, classes] as it is: `InferenceSession.run` makes a dictionary of each row."""
+    labels = classlabels_int64s or classlabels_strings
+    if not labels or (classlabels_int64s and classlabels_strings):
+        raise InvalidModel("one of classlabels_int64s and classlabels_strings is needed")
+    if g.node.output[0] not in [o.name for o in g.model.proto.graph.output]:
+        raise UnsupportedModel("its dictionaries must be an output of the model")
+    x = _matrix(g, x)
+    return g.checked(x, [g.shape(x)[0], len(labels)])
