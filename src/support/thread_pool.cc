@@ -21,6 +21,7 @@ constexpr int64_t kBlocksPerShare = 32;
 constexpr uint64_t kClosed = 0x8000;  // of gate_
 thread_local bool inside_loop = false;
 thread_local int caller_depth = 0;
+thread_local ThreadPool* counted_by = nullptr;  // this thread's call has had a loop of it
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -32,17 +33,22 @@ inline void Pause() {
 
 }  // namespace
 
-ThreadPool::Caller::Caller(ThreadPool* pool) : pool_(pool) {
-  if (caller_depth++ == 0) pool_->num_callers_.fetch_add(1, std::memory_order_relaxed);
-}
+ThreadPool::Caller::Caller() { ++caller_depth; }
 
 ThreadPool::Caller::~Caller() {
-  if (--caller_depth == 0) pool_->num_callers_.fetch_sub(1, std::memory_order_relaxed);
+  if (--caller_depth > 0 || counted_by == nullptr) return;
+  counted_by->num_callers_.fetch_sub(1, std::memory_order_relaxed);
+  counted_by = nullptr;
 }
 
-// Threads that find a CPU beside the other callers.
-int ThreadPool::MostShares() const {
-  const int others = num_callers_.load(std::memory_order_relaxed) - (caller_depth > 0 ? 1 : 0);
+// Threads that find a CPU beside the other callers.  A call counts from its first loop on: many
+// threads that make calls of nothing large would meet at the counter.
+int ThreadPool::MostShares() {
+  if (caller_depth > 0 && counted_by == nullptr) {
+    counted_by = this;
+    num_callers_.fetch_add(1, std::memory_order_relaxed);
+  }
+  const int others = num_callers_.load(std::memory_order_relaxed) - (counted_by == this ? 1 : 0);
   return std::max(1, num_cpus() - std::max(0, others));
 }
 

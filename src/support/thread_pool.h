@@ -39,16 +39,13 @@ class ThreadPool {
   // Callers and workers together are at most `count`: one thread more than CPUs makes all wait.
   void set_num_cpus(int count) { num_cpus_.store(count, std::memory_order_relaxed); }
   int num_cpus() const { return num_cpus_.load(std::memory_order_relaxed); }
-  // While it lives, the calling thread computes, also between its loops.
+  // While it lives, the calling thread computes, from its first loop on also between its loops.
   class Caller {
    public:
-    explicit Caller(ThreadPool* pool);
+    Caller();
     ~Caller();
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
-
-   private:
-    ThreadPool* pool_;
   };
   int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
 
@@ -73,7 +70,7 @@ class ThreadPool {
   bool Take(int share, bool from_front, int64_t* begin, int64_t* end);
   void Work(int share);
   bool Enter(uint32_t word);
-  int MostShares() const;
+  int MostShares();
   bool IsOnCpuOfCaller() const;
   void WorkerLoop(int share, uint32_t seen);
   void WakeWorkers(int count);

@@ -542,7 +542,7 @@ int Invoke(const Function* function, std::span<const Slot> args, std::span<const
   c->kernel.num_threads = c->vm->num_threads();
   c->c_depth += 1;
   if (c->c_depth == 1) c->StartDeadline();
-  const ThreadPool::Caller caller(&runtime::ProcessThreadPool());
+  const ThreadPool::Caller caller;
   *LinkOf(frame) = {nullptr, nullptr};
   c->top = frame + function->num_slots;
   int code = LIKELY(!function->program->is_instrumented) ? RunFunction(c, function, frame, result)

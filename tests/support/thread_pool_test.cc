@@ -88,16 +88,18 @@ TEST(ThreadPool, UsesNoMoreThreadsThanCpus) {
 
 TEST(ThreadPool, LeavesOtherCallersTheirCpus) {
   ThreadPool pool;
-  pool.set_num_cpus(2);
-  Counts counts(64);
+  pool.set_num_cpus(1);
+  Counts counts(64), of_other(64);
   std::binary_semaphore there{0}, end{0};
   std::thread other([&] {
-    const ThreadPool::Caller caller(&pool);
+    const ThreadPool::Caller caller;
+    EXPECT_EQ(pool.Run(2, 64, Counts::Task, &of_other), 0);
+    pool.set_num_cpus(2);
     there.release();
     end.acquire();
   });
   there.acquire();
-  const ThreadPool::Caller caller(&pool);
+  const ThreadPool::Caller caller;
   EXPECT_EQ(pool.Run(2, 64, Counts::Task, &counts), 0);
   EXPECT_EQ(pool.num_workers(), 0);
   end.release();
