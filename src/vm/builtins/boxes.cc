@@ -25,13 +25,58 @@ Box BoxOf(const float* p, bool centre) {
   return {std::min(p[0], p[2]), std::min(p[1], p[3]), std::max(p[0], p[2]), std::max(p[1], p[3])};
 }
 
-bool Overlap(const Box& a, const Box& b, double threshold) {
-  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
-  const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
-  if (height <= 0 || width <= 0) return false;
-  const float shared = height * width, all = a.Area() + b.Area() - shared;
-  return all > 0 && static_cast<double>(shared / all) > threshold;
-}
+// Chosen boxes, corner by corner, so that vectors ask many of them at once.
+class Kept {
+ public:
+  int64_t size() const { return static_cast<int64_t>(area_.size()); }
+
+  void Add(const Box& box) {
+    top_.push_back(box.top);
+    left_.push_back(box.left);
+    bottom_.push_back(box.bottom);
+    right_.push_back(box.right);
+    area_.push_back(box.Area());
+  }
+
+  bool Overlap(const Box& box, double threshold) const {
+    const float area = box.Area();
+    size_t i = 0;
+    for (; i + kBlock <= area_.size(); i += kBlock) {
+      if (!AnyTouches(box, i)) continue;
+      for (size_t k = i; k < i + kBlock; ++k) {
+        if (Overlaps(box, area, k, threshold)) return true;
+      }
+    }
+    for (; i < area_.size(); ++i) {
+      if (Overlaps(box, area, i, threshold)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr size_t kBlock = 16;
+
+  bool AnyTouches(const Box& box, size_t from) const {
+    const float *top = &top_[from], *left = &left_[from], *bottom = &bottom_[from],
+                *right = &right_[from];
+    int any = 0;
+    for (size_t k = 0; k < kBlock; ++k) {
+      any |= static_cast<int>(top[k] < box.bottom) & static_cast<int>(box.top < bottom[k]) &
+             static_cast<int>(left[k] < box.right) & static_cast<int>(box.left < right[k]);
+    }
+    return any != 0;
+  }
+
+  bool Overlaps(const Box& a, float area, size_t k, double threshold) const {
+    const float height = std::min(a.bottom, bottom_[k]) - std::max(a.top, top_[k]);
+    const float width = std::min(a.right, right_[k]) - std::max(a.left, left_[k]);
+    if (height <= 0 || width <= 0) return false;
+    const float shared = height * width, all = area + area_[k] - shared;
+    return all > 0 && static_cast<double>(shared / all) > threshold;
+  }
+
+  std::vector<float> top_, left_, bottom_, right_, area_;
+};
 
 const float* Floats(const Args& args, int32_t i, int ndim) {
   const DLTensor& t = args.TensorView(i);
@@ -70,7 +115,9 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
     Fail(ErrorKind::kValueError,
          "non_max_suppression: boxes must be [batch, n, 4] and scores [batch, classes, n]");
   }
-  const auto limit = static_cast<int64_t>(NumberOf(args, 2));
+  // All of them is often the largest integer, which no double is.
+  const auto limit = static_cast<int64_t>(
+      std::min(static_cast<double>(num_boxes), std::max(0.0, NumberOf(args, 2))));
   const double threshold = NumberOf(args, 3);
   const bool centre = args.Int(4) != 0;
   const bool has_least = args.size > 5;
@@ -86,13 +133,12 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
       }
       std::stable_sort(order.begin(), order.end(),
                        [&](int64_t x, int64_t y) { return score[x] > score[y]; });
-      std::vector<Box> kept;
+      Kept kept;
       for (int64_t n : order) {
-        if (static_cast<int64_t>(kept.size()) >= limit) break;
+        if (kept.size() >= limit) break;
         const Box box = BoxOf(boxes + (b * num_boxes + n) * 4, centre);
-        auto overlaps = [&](const Box& other) { return Overlap(box, other, threshold); };
-        if (std::any_of(kept.begin(), kept.end(), overlaps)) continue;
-        kept.push_back(box);
+        if (kept.Overlap(box, threshold)) continue;
+        kept.Add(box);
         chosen.insert(chosen.end(), {b, c, n});
       }
     }
