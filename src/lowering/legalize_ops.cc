@@ -6,12 +6,14 @@
 #include "lowering/legalize_ops.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "analysis/calls.h"
 #include "analysis/core_ops.h"
 #include "ir/block_builder.h"
 #include "ir/prim.h"
@@ -19,6 +21,7 @@
 #include "lowering/op_to_program.h"
 #include "ops/op_def.h"
 #include "ops/open_op.h"
+#include "support/host_tensor.h"
 
 namespace relaxvm::lowering {
 namespace {
@@ -32,6 +35,10 @@ using ir::TensorTypeObj;
 using ir::Type;
 using ir::Var;
 using ir::VarBinding;
+
+// What gives the elements of its first argument under another shape.
+constexpr const char* kShapeOps[] = {"relax.reshape", "relax.permute_dims", "relax.expand_dims",
+                                     "relax.squeeze"};
 
 bool HasKnownShapes(const Type& type) {
   if (!type.defined()) return false;
@@ -63,6 +70,28 @@ bool HasKnownShapes(const CallObj* call) {
   return HasKnownShapes(call->ty);
 }
 
+// A constant of one element under another shape; null: `value` is not that.  Later steps know such
+// a number where they would not know what a tensor program makes of it.
+Expr ReshapedNumber(const Expr& value) {
+  const auto* call = value.as<CallObj>();
+  const auto* type = value->ty.as<TensorTypeObj>();
+  if (call == nullptr || type == nullptr || !type->GetShape() || call->args.empty()) return {};
+  const auto* constant = call->args[0].as<ir::ConstantObj>();
+  if (constant == nullptr || constant->data.numel() != 1 ||
+      constant->data.device().device_type != kDLCPU)
+    return {};
+  const bool keeps = std::any_of(std::begin(kShapeOps), std::end(kShapeOps),
+                                 [&](const char* name) { return analysis::CallsOp(value, name); });
+  if (!keeps) return {};
+  const ffi::Array<Expr> dims = type->GetShape().value();
+  if (!std::all_of(dims.begin(), dims.end(), [](const Expr& d) { return ir::IsIntValue(d, 1); }))
+    return {};
+  ffi::Tensor number = NewHostTensor(std::vector<int64_t>(dims.size(), 1), constant->data.dtype());
+  std::memcpy(number.data_ptr(), constant->data.data_ptr(),
+              static_cast<size_t>(SizeInBytes(constant->data.dtype(), 1)));
+  return ir::Constant(number, value->span);
+}
+
 class Legalizer : public ir::Mutator {
  public:
   Legalizer(ir::TypeContext* facts, ir::BlockBuilder* programs, const LegalizeOptions& options)
@@ -71,6 +100,12 @@ class Legalizer : public ir::Mutator {
   void MutateBinding(const Binding& binding, ffi::Array<Binding>* out) override {
     const auto* bound = binding.as<ir::VarBindingObj>();
     const auto* call = bound ? bound->value.as<CallObj>() : nullptr;
+    if (call != nullptr && bound->var.as<ir::DataflowVarObj>()) {
+      if (const Expr number = ReshapedNumber(Mutate(bound->value)); number.defined()) {
+        Replace(bound->var, number);
+        return;
+      }
+    }
     const ir::OpObj* op = call ? ir::CalledOp(call) : nullptr;
     if (op == nullptr || options_.skip_ops.count(op->name)) {
       ir::Mutator::MutateBinding(binding, out);

@@ -136,8 +136,10 @@ class Tabulator : public ir::Mutator {
     if (value.as<ir::ConstantObj>()) return {Origin::Kind::kKnown, Expr(), 0};
     if (value.as<ir::VarObj>()) return OriginOf(value);
     int work = 0;
-    if (analysis::CallsOp(value, "relax.reshape") && IsNumber(var))
-      return OriginOf(value.as<ir::CallObj>()->args[0]);
+    if (OnlyReshapes(value) && IsNumber(var)) {
+      const Origin origin = OriginOf(value.as<ir::CallObj>()->args[0]);
+      return origin.kind == Origin::Kind::kKnown ? origin : Origin();
+    }
     const auto* call = ElementwiseCall(value, &work);
     if (call == nullptr) return {};
     Origin all{Origin::Kind::kKnown, Expr(), work};
@@ -154,6 +156,14 @@ class Tabulator : public ir::Mutator {
     }
     if (all.kind == Origin::Kind::kBytes && !SameShape(all.bytes, var)) return {};
     return all;
+  }
+
+  static bool OnlyReshapes(const Expr& value) {
+    for (const char* op :
+         {"relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze"}) {
+      if (analysis::CallsOp(value, op)) return true;
+    }
+    return false;
   }
 
   Origin OriginOf(const Expr& e) {

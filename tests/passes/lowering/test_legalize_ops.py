@@ -46,6 +46,25 @@ def test_scalar_constant_becomes_an_immediate() -> None:
     assert "R.call_tir(cls.multiply, (x,)" in text
 
 
+def test_number_in_another_shape_is_known_too() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.reshape(R.const([[2.5]], "float32"), R.shape([1]))
+                b = R.squeeze(R.const([7.5], "float32"))
+                y = R.divide(x, a)
+                z = R.divide(y, b)
+                R.output(z)
+            return z
+
+    text = legal(Mod)
+    assert "2.5" in text.split("def main")[0]
+    assert "7.5" in text.split("def main")[0]
+    assert "R.call_tir(cls.divide, (x,)" in text
+
+
 def test_argument_of_unknown_sizes_is_matched_to_fresh_ones() -> None:
     @I.ir_module
     class Mod:

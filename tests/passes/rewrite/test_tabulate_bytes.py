@@ -105,3 +105,26 @@ def test_bytes_that_meet_other_bytes_stay():
             return gv
         """,
     )
+
+
+def test_a_number_in_another_shape_is_a_number():
+    def function(b, x):
+        third = b.emit(op.permute_dims(relax.const(np.full((1, 1), 3.0, "float32")), [1, 0]))
+        return op.sigmoid(b.emit(op.divide(x, third)))
+
+    assert "rvm.byte_table" in TabulateBytes()(module("uint8", 4, 8, function)).script()
+
+
+def test_bytes_in_another_shape_are_other_bytes():
+    def main(b, x):
+        first = steps(b, x, 0.03, 7, "uint8", FUNCTIONS["silu"])
+        return b.emit(op.reshape(first, []))
+
+    b = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([1, 1], "uint8"))
+    with b.function("main", [x]):
+        with b.dataflow():
+            y = b.emit_output(main(b, x))
+        b.emit_func_output(y)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(b.get()), relaxvm.cpu())
+    assert vm["main"](relaxvm.runtime.tensor(np.full((1, 1), 200, "uint8"))).shape == ()

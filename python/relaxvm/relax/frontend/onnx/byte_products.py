@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from relaxvm import relax
 from relaxvm.relax import op
 
-from .graph import Dequantized, Graph, Product
+from .graph import Dequantized, Graph, Product, Sums, known
 from .padding import pad_constant
 
 _BYTES = ("int8", "uint8")
 GROUP = 4  # products that machines add up at once
 
 
-def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
-    """The product as int32.  None: of another form."""
+def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Sums | None:
+    """The product.  None: of another form."""
     if not _are_bytes(g, a, b) or g.rank(a) < 2 or g.rank(b) < 2:
         return None
     if not (is_single(g, a_zero) and (is_single(g, b_zero) or g.rank(b_zero) == 1)):
@@ -35,16 +34,14 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any | None:
         extra = -depth % GROUP
         a = pad_constant(g, a, [0] * g.rank(a), [*[0] * (g.rank(a) - 1), extra], 0)
         b = pad_constant(g, b, [0] * g.rank(b), [*[0] * (g.rank(b) - 2), extra, 0], 0)
-    y = g.emit(op.matmul(a, b, out_dtype="int32"))
+    y = Sums(g.emit(op.matmul(a, b, out_dtype="int32")))
     a_zero, b_zero = _wide(g, a_zero), _wide(g, b_zero)
     if a_zero is not None:
-        sums = op.sum(op.astype(b, "int32"), axis=[-2], keepdims=True)
-        y = g.emit(op.subtract(y, op.multiply(sums, a_zero)))
+        y = y.plus(g, -1, _added_up(g, b, [-2], True), a_zero)
     if b_zero is not None:
-        rows = g.emit(op.sum(op.astype(a, "int32"), axis=[-1], keepdims=True))
+        y = y.plus(g, -1, g.emit(op.sum(op.astype(a, "int32"), axis=[-1], keepdims=True)), b_zero)
         if a_zero is not None:
-            rows = op.subtract(rows, op.multiply(a_zero, g.constant(depth, "int32")))
-        y = g.emit(op.subtract(y, op.multiply(rows, b_zero)))
+            y = y.plus(g, depth, a_zero, b_zero)
     return y
 
 
@@ -91,25 +88,25 @@ def filler(g: Graph, x_zero: Any) -> Any:
     return g.emit(op.astype(g.emit(op.reshape(x_zero, [])), "uint8"))
 
 
-def without_x_zero(g: Graph, y: Any, weight: Any, x_zero: Any) -> Any:
+def without_x_zero(g: Graph, y: Sums, weight: Any, x_zero: Any) -> Sums:
     """Takes off what the zero point of the data, which is around it as well, added to a convolution."""
     x_zero = _wide(g, x_zero)
     if x_zero is None:
         return y
     n = g.rank(weight)
-    sums = g.emit(op.sum(op.astype(weight, "int32"), axis=list(range(1, n)), keepdims=False))
-    sums = op.reshape(sums, [1, g.shape(weight)[0], *[1] * (n - 2)])
-    return g.emit(op.subtract(y, op.multiply(sums, x_zero)))
+    sums = _added_up(g, weight, list(range(1, n)), False)
+    sums = shaped(g, sums, [1, g.shape(weight)[0], *[1] * (n - 2)])
+    return y.plus(g, -1, sums, x_zero)
 
 
-def without_w_zero(g: Graph, y: Any, windows: Any, taps: int, x_zero: Any, w_zero: Any) -> Any:
+def without_w_zero(g: Graph, y: Sums, windows: Any, taps: int, x_zero: Any, w_zero: Any) -> Sums:
     """Takes off what the zero points of the weights added: `windows` are the sums of the data."""
+    if g.rank(w_zero) == 1:
+        w_zero = shaped(g, w_zero, [1, g.shape(w_zero)[0], *[1] * (g.rank(windows) - 2)])
     x_zero = _wide(g, x_zero)
     if x_zero is not None:
-        windows = g.emit(op.subtract(windows, op.multiply(x_zero, g.constant(taps, "int32"))))
-    if g.rank(w_zero) == 1:
-        w_zero = g.emit(op.reshape(w_zero, [1, g.shape(w_zero)[0], *[1] * (g.rank(y) - 2)]))
-    return g.emit(op.subtract(y, op.multiply(windows, w_zero)))
+        y = y.plus(g, taps, x_zero, w_zero)
+    return y.plus(g, -1, windows, w_zero)
 
 
 def worth_it(g: Graph, x: Dequantized, weight: Dequantized) -> bool:
@@ -136,15 +133,12 @@ def scales_are(g: Graph, weight: Dequantized, axis: int) -> bool:
     return is_single(g, weight.scale) or weight.axis % g.rank(weight.values) == axis
 
 
-def scaled(g: Graph, y: Any, x: Dequantized, weight: Dequantized, axis: int) -> Product:
+def scaled(g: Graph, y: Sums, x: Dequantized, weight: Dequantized, axis: int) -> Product:
     """The int32 result, whose scale has one number or one for each index of `axis`."""
     w_scale = weight.scale
-    if g.rank(w_scale) == 1 and g.shape(w_scale) != [1]:
-        w_scale = op.reshape(w_scale, _along(g, w_scale, y, axis))
-    else:
-        w_scale = op.reshape(w_scale, [])
-    scale = g.emit(op.multiply(op.reshape(x.scale, []), w_scale))
-    return Product(g.emit(y), scale, (x, weight))
+    single = g.rank(w_scale) != 1 or g.shape(w_scale) == [1]
+    w_scale = shaped(g, w_scale, [] if single else _along(g, w_scale, y.plain, axis))
+    return Product(y, times(g, shaped(g, x.scale, []), w_scale), (x, weight))
 
 
 def with_bias(g: Graph, product: Product, bias: Any, what: Dequantized | None, axis: int) -> Any:
@@ -152,12 +146,12 @@ def with_bias(g: Graph, product: Product, bias: Any, what: Dequantized | None, a
     of `what`.  Integers in units of the product are added to its sums: who quantizes the result multiplies once."""
     if bias is None:
         g.products[g.node.output[0]] = product
-        return product.real()
-    shape = _along(g, bias, product.sums, axis)
+        return product.real(g)
+    shape = _along(g, bias, product.sums.plain, axis)
     if what is not None and _in_units_of(g, what, product.factors):
-        sums = g.emit(op.add(product.sums, op.reshape(what.values, shape)))
+        sums = product.sums.plus(g, 1, shaped(g, what.values, shape))
         g.products[g.node.output[0]] = dataclasses.replace(product, sums=sums)
-    return op.add(g.emit(product.real()), op.reshape(bias, shape))
+    return op.add(g.emit(product.real(g)), shaped(g, bias, shape))
 
 
 def _along(g, values, y, axis):
@@ -178,9 +172,28 @@ def _in_units_of(g, what, factors):
     return unit.size in (1, scales[0].size) and np.allclose(scales[0].reshape(-1), unit, 1e-6, 0)
 
 
-def known(value: Any) -> np.ndarray | None:
-    """The value of a constant."""
-    return value.data.numpy() if isinstance(value, relax.Constant) else None
+def shaped(g: Graph, value: Any, shape: list) -> Any:
+    """`value` with as many elements in another shape; a constant stays one."""
+    array = known(value)
+    if array is not None and all(isinstance(d, int) for d in shape):
+        return g.constant(array.reshape(shape))
+    return g.emit(op.reshape(value, shape))
+
+
+def times(g: Graph, a: Any, b: Any) -> Any:
+    """a * b, of constants a constant."""
+    left, right = known(a), known(b)
+    if left is None or right is None:
+        return g.emit(op.multiply(a, b))
+    with np.errstate(over="ignore"):
+        return g.constant(left * right)
+
+
+def _added_up(g, values, axes, keepdims):
+    array = known(values)
+    if array is not None:
+        return g.constant(array.sum(tuple(axes), np.int32, keepdims=keepdims))
+    return g.emit(op.sum(op.astype(values, "int32"), axis=axes, keepdims=keepdims))
 
 
 def _are_bytes(g, a, b):
@@ -216,5 +229,7 @@ def _wide(g, zero):
         return None
     zero = g.emit(zero)
     if g.shape(zero) == [1]:
-        zero = g.emit(op.reshape(zero, []))
+        zero = shaped(g, zero, [])
+    if value is not None:
+        return g.constant(known(zero), "int32")
     return zero if g.dtype(zero) == "int32" else g.emit(op.astype(zero, "int32"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,16 +44,49 @@ class Joined:
     join: Callable[[list], Any]  # concatenates other tensors the same way
 
 
+def known(value: Any) -> np.ndarray | None:
+    """The value of a constant."""
+    return value.data.numpy() if isinstance(value, relax.Constant) else None
+
+
+@dataclasses.dataclass
+class Sums:
+    """plain + offset, as int32: what is known at compile time is added at once, when all of it is there."""
+
+    plain: Any
+    offset: np.ndarray | None = None  # that broadcasts
+
+    def plus(self, g: Graph, times: int, *factors: Any) -> Sums:
+        """With `times` times the product of the factors."""
+        arrays = [known(f) for f in factors]
+        if all(a is not None for a in arrays):
+            with np.errstate(over="ignore"):
+                term = functools.reduce(np.multiply, [*arrays, np.int32(times)])
+                term = term if self.offset is None else term + self.offset
+            return Sums(self.plain, np.asarray(term, np.int32))
+        term = functools.reduce(lambda a, b: g.emit(op.multiply(a, b)), factors)
+        if times in (1, -1):
+            combine = op.add if times == 1 else op.subtract
+            return Sums(g.emit(combine(self.plain, term)), self.offset)
+        term = g.emit(op.multiply(term, g.constant(times, "int32")))
+        return Sums(g.emit(op.add(self.plain, term)), self.offset)
+
+    def total(self, g: Graph) -> Any:
+        if self.offset is None or not self.offset.any():
+            return self.plain
+        return g.emit(op.add(self.plain, g.constant(self.offset)))
+
+
 @dataclasses.dataclass
 class Product:
     """sums * scale: what a real product of dequantized tensors is made of."""
 
-    sums: Any  # int32
+    sums: Sums
     scale: Any  # float32, that broadcasts
     factors: tuple[Dequantized, Dequantized]
 
-    def real(self) -> Any:
-        return op.multiply(op.astype(self.sums, "float32"), self.scale)
+    def real(self, g: Graph) -> Any:
+        return op.multiply(op.astype(self.sums.total(g), "float32"), self.scale)
 
 
 class Graph:

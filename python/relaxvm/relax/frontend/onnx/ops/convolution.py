@@ -59,7 +59,7 @@ def _conv_of_quantized(g, bias, geometry):
 
 
 def conv_of_bytes(g, x, weight, x_zero, w_zero, geometry):
-    """The convolution of the integers less their zero points, as int32.  None: of another form."""
+    """The convolution of the integers less their zero points, as Sums.  None: of another form."""
     n, group = spatial_rank(g, x), geometry[2]
     kernel_dims(g, weight, geometry[3], n)
     small = byte_products.weight_of_conv(g, x, weight, w_zero, group)
@@ -77,7 +77,7 @@ def conv_of_bytes(g, x, weight, x_zero, w_zero, geometry):
         extra = -channels % byte_products.GROUP
         x = pad_constant(g, x, [0] * (n + 2), [0, extra, *[0] * n], around)
         weight = pad_constant(g, weight, [0] * (n + 2), [0, extra, *[0] * n], 0)
-    y = g.emit(convolved(g, x, weight, geometry, 0, "int32"))
+    y = byte_products.Sums(g.emit(convolved(g, x, weight, geometry, 0, "int32")))
     y = byte_products.without_x_zero(g, y, weight, x_zero)
     if w_zero is None:
         return y

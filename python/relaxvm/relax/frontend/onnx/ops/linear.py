@@ -6,7 +6,7 @@ from __future__ import annotations
 from relaxvm.relax import op
 
 from .. import byte_products
-from ..graph import Graph, Product
+from ..graph import Graph, Product, known
 from ..registry import Expr, onnx_op
 
 
@@ -26,13 +26,20 @@ def _product_of_quantized(g: Graph, transposed: bool) -> Product | None:
     rank = g.rank(b.values)
     if rank != 2 or not byte_products.scales_are(g, b, 0 if transposed else 1):
         return None
-    right = g.emit(op.permute_dims(b.values, [1, 0])) if transposed else b.values
+    right = turned(g, b.values) if transposed else b.values
     depth = g.shape(right)[0]
     if not isinstance(depth, int):
         return None
     left, right = inner_agree(g, a.values, right)
     y = byte_products.matmul(g, g.emit(left), g.emit(right), a.zero, b.zero)
-    return None if y is None else byte_products.scaled(g, y, a, b, g.rank(y) - 1)
+    return None if y is None else byte_products.scaled(g, y, a, b, g.rank(y.plain) - 1)
+
+
+def turned(g, matrix):
+    array = known(matrix)
+    if array is not None:
+        return g.constant(array.T)
+    return g.emit(op.permute_dims(matrix, [1, 0]))
 
 
 def inner_agree(g: Graph, a: Expr, b: Expr) -> list:
@@ -71,11 +78,11 @@ def gemm(
     if not transA and g.node.op_type == "Gemm":
         found = _product_of_quantized(g, bool(transB))
     if found is not None and alpha == beta == 1.0:
-        if c is None or g.shape(c) == g.shape(found.sums)[1:]:
+        if c is None or g.shape(c) == g.shape(found.sums.plain)[1:]:
             what = None if c is None else g.dequantized_input(2)
             return byte_products.with_bias(g, found, c, what, 1)
     if found is not None:
-        y = g.emit(found.real())
+        y = g.emit(found.real(g))
     else:
         left = g.emit(op.permute_dims(a, [1, 0])) if transA else a
         right = g.emit(op.permute_dims(b, [1, 0])) if transB else b
@@ -96,7 +103,7 @@ def matmul_integer(
     a, b = inner_agree(g, a, b)
     y = byte_products.matmul(g, g.emit(a), g.emit(b), a_zero, b_zero)
     if y is not None:
-        return y
+        return y.total(g)
     a, b = _centred(g, a, a_zero, -1), _centred(g, b, b_zero, -2)
     return op.matmul(*inner_agree(g, a, b))
 

@@ -10,11 +10,11 @@ from relaxvm.relax import op
 from .. import byte_moves, byte_products
 from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
-from ..graph import Dequantized, Graph
+from ..graph import Dequantized, Graph, known
 from ..registry import Expr, onnx_op
 from .activations import softmax, softmax_1
 from .convolution import add_bias, conv_of_bytes, convolved
-from .linear import gemm, matmul_integer
+from .linear import gemm, matmul_integer, turned
 from .pooling import average_pool
 
 _BYTES = ("int8", "uint8")
@@ -32,23 +32,40 @@ def _along(g, parameter, x, axis, block=0):
             wide = op.strided_slice(wide, axes=[axis], begin=[0], end=[shape[axis]])
         return g.emit(wide)
     if g.rank(parameter) == 0 or g.shape(parameter) == [1]:
-        return op.reshape(parameter, [])
+        return byte_products.shaped(g, parameter, [])
     if g.rank(parameter) != 1:
         raise InvalidModel("scales with several dimensions need a block_size")
     axis = g.axis(axis, g.rank(x))
     shape = [1] * g.rank(x)
     shape[axis] = g.shape(parameter)[0]
-    return op.reshape(parameter, shape)
+    return byte_products.shaped(g, parameter, shape)
 
 
 def _as(g, x, dtype):
     x = g.emit(x)
-    return x if g.dtype(x) == dtype else op.astype(x, dtype)
+    if g.dtype(x) == dtype:
+        return x
+    array = known(x)
+    # A number stays one that later steps know; what is large may never be needed.
+    if array is not None and array.size == 1 and dtype in ("int32", "float32"):
+        return g.constant(array, dtype)
+    return op.astype(x, dtype)
+
+
+def _ratio(g, a, b):
+    left, right = known(a), known(b)
+    if left is None or right is None:
+        return g.emit(op.divide(a, b))
+    with np.errstate(all="ignore"):
+        return g.constant(left / right)
 
 
 def dequantized(g, x, scale, zero, axis, block=0):
     """(x - zero) * scale in the scale's type."""
     dtype = g.dtype(x)
+    number = _known_number(g, x, scale, zero)
+    if number is not None:
+        return number
     x, by = g.agree(x, _as(g, _along(g, scale, x, axis, block), "float32"))
     if dtype.startswith("float"):
         wide = op.astype(x, "float32")
@@ -59,6 +76,19 @@ def dequantized(g, x, scale, zero, axis, block=0):
         wide = op.astype(wide, "float32")
     y = op.multiply(wide, by)
     return _as(g, g.emit(y), g.dtype(scale))
+
+
+def _known_number(g, x, scale, zero):
+    """(x - zero) * scale of numbers that are known."""
+    arrays = [known(i) for i in (x, scale, zero) if i is not None]
+    if any(i is None or i.size != 1 for i in arrays) or g.dtype(scale) != "float32":
+        return None
+    if arrays[0].dtype.kind not in "iu":
+        return None
+    wide = arrays[0].astype(np.int32)
+    if zero is not None:
+        wide = wide - arrays[2].astype(np.int32).reshape(())
+    return g.constant(wide.astype(np.float32) * arrays[1].reshape(()))
 
 
 def quantized(g, x, scale, zero, dtype, elem_type, axis=1, block=0, saturate=True):
@@ -80,7 +110,7 @@ def _saturated(g, rounded, zero, dtype, elem_type=0):
     narrow = NARROW.get(elem_type)
     limits = (narrow.low, narrow.high) if narrow else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if zero is not None:
-        rounded = op.add(rounded, op.astype(zero, "float32"))
+        rounded = op.add(rounded, _as(g, zero, "float32"))
     return op.astype(op.clip(rounded, float(limits[0]), float(limits[1])), dtype)
 
 
@@ -137,7 +167,7 @@ def quantize_linear(
     if product is not None and carrier(elem_type) in _BYTES and elem_type not in NARROW:
         if byte_products.is_single(g, scale) and not precision:
             zero = g.constant(0, carrier(elem_type)) if zero is None else zero
-            return _requantized_sum(g, product.sums, product.scale, scale, zero)
+            return _requantized_sum(g, product.sums.total(g), product.scale, scale, zero)
     joined = g.joined.get(g.node.input[0])
     if joined is not None and byte_products.is_single(g, scale):
         return joined.join([each(*part) for part in zip(joined.real, joined.parts)])
@@ -161,8 +191,7 @@ def dynamic_quantize_linear(g: Graph, x: Expr) -> tuple:
 
 def _requantized_sum(g, y, scale, y_scale, y_zero):
     """Integers in units of `scale`.  One factor does both steps: halves fall as they do elsewhere."""
-    y_scale = _as(g, _along(g, y_scale, y, 1), "float32")
-    factor = g.emit(op.divide(g.emit(scale), y_scale))
+    factor = _ratio(g, g.emit(scale), _as(g, _along(g, y_scale, y, 1), "float32"))
     rounded = op.round(g.emit(op.multiply(g.emit(op.astype(y, "float32")), factor)))
     dtype = g.dtype(y_zero)
     zero = _along(g, y_zero, y, 1)
@@ -192,13 +221,16 @@ def conv_integer(
     return integer_conv(g, x, weight, x_zero, w_zero, geometry)
 
 
-def integer_conv(g, x, weight, x_zero, w_zero, geometry):
-    """The convolution of the integers less their zero points, as int32."""
+def integer_conv(g, x, weight, x_zero, w_zero, geometry, bias=None):
+    """The convolution of the integers less their zero points, and `bias` (None: 0), as int32."""
     y = conv_of_bytes(g, x, weight, x_zero, w_zero, geometry)
+    if y is not None and bias is not None:
+        n = g.rank(weight) - 2
+        y = y.plus(g, 1, byte_products.shaped(g, bias, [1, g.shape(bias)[0], *[1] * n]))
     if y is not None:
-        return y
+        return y.total(g)
     x, weight = _centred(g, x, x_zero, 1), _centred(g, weight, w_zero, 0)
-    return g.emit(convolved(g, x, weight, geometry))
+    return g.emit(add_bias(g, g.emit(convolved(g, x, weight, geometry)), bias))
 
 
 def _centred(g, x, zero, axis):
@@ -230,9 +262,8 @@ def q_linear_conv(
     strides: list[int] | None = None,
 ) -> Expr:
     geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
-    y = add_bias(g, integer_conv(g, x, weight, x_zero, w_zero, geometry), bias)
-    y = g.emit(y)
-    scale = op.multiply(_along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
+    y = integer_conv(g, x, weight, x_zero, w_zero, geometry, bias)
+    scale = byte_products.times(g, _along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
     return _requantized_sum(g, y, scale, y_scale, y_zero)
 
 
@@ -251,16 +282,19 @@ def q_linear_matmul(
     y = g.emit(matmul_integer(g, a, b, a_zero, b_zero))
     rows, columns = g.rank(y) - 2, g.rank(y) - 1
     left = _as(g, _along(g, a_scale, y, rows), "float32")
-    scale = op.multiply(left, _as(g, _along(g, b_scale, y, columns), "float32"))
+    right = _as(g, _along(g, b_scale, y, columns), "float32")
+    scale = byte_products.times(g, g.emit(left), g.emit(right))
     return _requantized_sum(g, y, scale, y_scale, y_zero)
 
 
 def _integer_gemm(g, a, b, a_zero, b_zero, c, trans_a, trans_b):
     left = g.emit(op.permute_dims(a, [1, 0])) if trans_a else a
-    right = g.emit(op.permute_dims(b, [1, 0])) if trans_b else b
+    right = turned(g, b) if trans_b else b
     y = byte_products.matmul(g, left, right, a_zero, b_zero)
+    if y is not None and (c is None or g.shape(c) == g.shape(y.plain)[1:]):
+        return (y if c is None else y.plus(g, 1, c)).total(g)
     if y is not None:
-        return y if c is None else g.emit(op.add(*g.agree(y, c)))
+        return g.emit(op.add(*g.agree(y.total(g), c)))
     a, b = _centred(g, a, a_zero, 0), _centred(g, b, b_zero, 0 if trans_b else 1)
     return g.emit(gemm(g, a, b, c, transA=trans_a, transB=trans_b))
 
@@ -283,7 +317,7 @@ def q_gemm(
     transB: int = 0,
 ) -> Expr:
     y = _integer_gemm(g, a, b, a_zero, b_zero, c, transA, transB)
-    scale = op.multiply(_along(g, a_scale, y, 0), _along(g, b_scale, y, 1))
+    scale = byte_products.times(g, _along(g, a_scale, y, 0), _along(g, b_scale, y, 1))
     if alpha != 1.0:
         scale = op.multiply(g.emit(scale), g.constant(alpha, "float32"))
     if y_scale is not None:
@@ -361,8 +395,7 @@ def q_linear_add(
     """Halves go to even after the zero point is added, unlike those of QuantizeLinear."""
     dtype = g.dtype(a)
     number = lambda zero: g.constant(0, "float32") if zero is None else _as(g, zero, "float32")
-    ratio = lambda scale: g.emit(op.divide(scale, y_scale))
-    left, right = ratio(a_scale), ratio(b_scale)
+    left, right = _ratio(g, a_scale, y_scale), _ratio(g, b_scale, y_scale)
     zeros = g.emit(op.multiply(left, number(a_zero)))
     zeros = g.emit(op.add(zeros, op.multiply(right, number(b_zero))))
     fixed = g.emit(op.subtract(number(y_zero), zeros))

@@ -190,9 +190,9 @@ class _Layer:
         flat = packed.transpose(2, 0, 1, 3, 4).reshape(packed.shape[2], -1)
         zeros = self.each(weight.zeros).reshape(-1)
         w_zero = g.constant(zeros, "int32") if zeros.any() else None
-        y = byte_products.matmul(g, g.emit(small), g.constant(flat), zero, w_zero)
+        sums = byte_products.matmul(g, g.emit(small), g.constant(flat), zero, w_zero)
         scale = g.emit(op.multiply(scale, g.constant(self.each(weight.scales).reshape(-1))))
-        y = g.emit(op.multiply(g.emit(op.astype(y, "float32")), scale))
+        y = g.emit(op.multiply(g.emit(op.astype(sums.total(g), "float32")), scale))
         if self.bias is not None:
             halves = _known(self.bias, "biases").reshape(self.directions, 2, -1)
             both = self.columns(halves.sum(1, keepdims=True))
