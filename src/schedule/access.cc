@@ -149,6 +149,18 @@ bool UsesVar(const Expr& e, const Var& var) {
   return found;
 }
 
+Expr AtLeastZero(const Expr& condition) {
+  const auto* compare = condition.as<BinaryObj>();
+  if (compare == nullptr || !IsInt(compare->a.dtype())) return Expr();
+  switch (compare->op) {
+    case BinaryOp::kLT: return compare->b - compare->a - 1;
+    case BinaryOp::kLE: return compare->b - compare->a;
+    case BinaryOp::kGT: return compare->a - compare->b - 1;
+    case BinaryOp::kGE: return compare->a - compare->b;
+    default: return Expr();
+  }
+}
+
 bool UsesAny(const Expr& e, const std::vector<Axis>& axes) {
   std::unordered_set<const ffi::Object*> vars;
   for (const Axis& axis : axes) vars.insert(axis.var.get());

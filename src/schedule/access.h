@@ -37,6 +37,9 @@ class LinearOffset {
   Expr rest_ = Expr(0);
 };
 
+// The e for which the comparison (<, <=, >, >=) of integers is e >= 0; undefined for anything else.
+Expr AtLeastZero(const Expr& condition);
+
 bool UsesAny(const Expr& e, const std::vector<Axis>& axes);
 bool UsesVar(const Expr& e, const Var& var);
 

@@ -4,6 +4,7 @@
 // Machines convert: each operation on halves would widen its operands and round its result.  A
 // chain of them rounds once instead, when it is stored; casts that stand in the formulas keep
 // rounding.
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 

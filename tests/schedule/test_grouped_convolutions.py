@@ -40,7 +40,7 @@ def reference(x: np.ndarray, w: np.ndarray, groups: int, stride: int) -> np.ndar
     return out.reshape(*out.shape[:3], filters)
 
 
-def build(x, w, params, groups, stride, finish):
+def build(w, params, groups, stride, finish, **more):
     bb = relax.BlockBuilder()
     with bb.function("main", params):
         conv = op.nn.conv2d(
@@ -51,6 +51,7 @@ def build(x, w, params, groups, stride, finish):
             strides=stride,
             data_layout="NHWC",
             kernel_layout="HWIO",
+            **more,
         )
         bb.emit_func_output(bb.emit(finish(conv)))
     return bb.get()
@@ -65,7 +66,7 @@ def test_values(case, target):
     bias = RNG.standard_normal(groups * columns, dtype="float32")
     params = [relax.Var("x", relax.TensorType(x.shape, "float32"))]
     finish = lambda conv: op.nn.relu(op.add(conv, relax.const(bias)))
-    mod = build(x, w, params, groups, stride, finish)
+    mod = build(w, params, groups, stride, finish)
     vm = relax.VirtualMachine(relaxvm.compile(mod, target=target), relaxvm.cpu())
     got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
     want = np.maximum(reference(x, w, groups, stride) + bias, 0)
@@ -77,7 +78,7 @@ def test_size_known_at_run_time():
     w = RNG.standard_normal((3, 3, 4, 24), dtype="float32")
     h, width = relaxvm.tirx.Var("h", "int64"), relaxvm.tirx.Var("w", "int64")
     params = [relax.Var("x", relax.TensorType((1, h, width, 24), "float32"))]
-    vm = relax.VirtualMachine(relaxvm.compile(build(x, w, params, 6, 1, op.nn.relu)), relaxvm.cpu())
+    vm = relax.VirtualMachine(relaxvm.compile(build(w, params, 6, 1, op.nn.relu)), relaxvm.cpu())
     for end in (13, 5, 1):
         part = np.ascontiguousarray(x[:, :end])
         got = vm["main"](relaxvm.runtime.tensor(part)).numpy()
@@ -122,19 +123,7 @@ def test_bytes(case, left, target):
     x = RNG.integers(-128, 128, (2, *size, groups * depth)).astype(left)
     w = RNG.integers(-128, 128, (window, window, depth, groups * columns)).astype("int8")
     params = [relax.Var("x", relax.TensorType(x.shape, left))]
-    bb = relax.BlockBuilder()
-    with bb.function("main", params):
-        conv = op.nn.conv2d(
-            params[0],
-            relax.const(w),
-            groups=groups,
-            padding=window // 2,
-            strides=stride,
-            data_layout="NHWC",
-            kernel_layout="HWIO",
-            out_dtype="int32",
-        )
-        bb.emit_func_output(bb.emit(conv))
-    vm = relax.VirtualMachine(relaxvm.compile(bb.get(), target=target), relaxvm.cpu())
+    mod = build(w, params, groups, stride, lambda conv: conv, out_dtype="int32")
+    vm = relax.VirtualMachine(relaxvm.compile(mod, target=target), relaxvm.cpu())
     got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
     np.testing.assert_array_equal(got, reference(x, w, groups, stride).astype("int32"))

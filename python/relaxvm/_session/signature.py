@@ -39,9 +39,7 @@ class NodeArg:
     type: str
     shape: list
     dtype: str  # NumPy's name of the element type
-    keys: list | None = (
-        None  # of a list of dictionaries: those of the columns of the matrix that a run makes
-    )
+    keys: list | None = None  # of a list of dictionaries: the columns' names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Signature:
         weights = {t.name for t in graph.initializer} | {
             t.values.name for t in graph.sparse_initializer
         }
-        keys = {n.output[0]: keys_of_map(n) for n in graph.node if n.op_type == "ZipMap"}
+        keys = {n.output[0]: _keys_of_map(n) for n in graph.node if n.op_type == "ZipMap"}
         return Signature(
             [_node_arg(i) for i in graph.input if i.name not in weights],
             [
@@ -109,7 +107,7 @@ def _node_arg(info: Any) -> NodeArg:
     return NodeArg(info.name, f"tensor({text})", [_dim(d) for d in tensor.shape.dim], dtype)
 
 
-def keys_of_map(node: Any) -> list[int] | list[str]:
+def _keys_of_map(node: Any) -> list[int] | list[str]:
     """The keys of the dictionaries that a node of type ZipMap makes of the rows of a matrix."""
     given = {a.name: a for a in node.attribute}
     if "classlabels_strings" in given:

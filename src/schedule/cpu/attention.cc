@@ -164,11 +164,7 @@ class AttentionEmitter {
         terms.push_back(compare->b);
         continue;
       }
-      Expr slack;  // at least 0 where the key is seen
-      if (compare->op == BinaryOp::kLE) slack = compare->b - compare->a;
-      if (compare->op == BinaryOp::kLT) slack = compare->b - compare->a - Expr(1);
-      if (compare->op == BinaryOp::kGE) slack = compare->a - compare->b;
-      if (compare->op == BinaryOp::kGT) slack = compare->a - compare->b - Expr(1);
+      const Expr slack = AtLeastZero(term);  // where the key is seen
       if (!slack.defined() || slack.dtype() != Int(64)) continue;
       Expr bound = analyzer_->Simplify(slack + key);
       Map next;
@@ -253,12 +249,10 @@ class AttentionEmitter {
     widen.name = "widen_queries";
     widen.spatial = {d};
     widen.value = ir::Cast(Float(32), tir::Substitute(of_.q, map));
-    widen.indices = {d.var};
-    widen.out = Buffer("queries", {Expr(depth_)}, Float(32));
-    Stage flat = FlattenStage(widen, analyzer_);
-    flat.out = queries_;
-    flat.indices = {row * Expr(depth_) + d.var};
-    return For(row, 0, count_, ForKind::kSerial, EmitNest(flat, traits_, analyzer_));
+    widen.indices = {row * Expr(depth_) + d.var};
+    widen.out = queries_;
+    return For(row, 0, count_, ForKind::kSerial,
+               EmitNest(FlattenStage(widen, analyzer_), traits_, analyzer_));
   }
 
   // scores = q k^T, one key after the other.

@@ -166,17 +166,10 @@ class ByteWindow {
   // it holds?
   bool AreApart() {
     for (const Expr& c : conditions_) {
-      const auto* compare = c.as<BinaryObj>();
-      if (compare == nullptr || UsesVar(c, vector_.var)) return false;
-      switch (compare->op) {
-        case BinaryOp::kLT:
-        case BinaryOp::kLE:
-        case BinaryOp::kGT:
-        case BinaryOp::kGE: break;
-        default: return false;
-      }
-      std::vector<Axis> axes = {near_, stage_.reduce[0], stage_.reduce[1]};
-      if (!LinearOffset::Of(compare->a - compare->b, axes).has_value()) return false;
+      const Expr slack = AtLeastZero(c);
+      if (!slack.defined() || UsesVar(c, vector_.var)) return false;
+      if (!LinearOffset::Of(slack, {near_, stage_.reduce[0], stage_.reduce[1]}).has_value())
+        return false;
       if (OfColumn(c) && UsesVar(c, stage_.reduce[0].var)) return false;
     }
     return true;

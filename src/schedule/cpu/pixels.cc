@@ -112,14 +112,8 @@ class PixelWriter {
       inside_line_ = inside_line_.defined() ? Expr(ir::And(inside_line_, condition)) : condition;
       return true;
     }
-    if (binary == nullptr) return false;
-    switch (binary->op) {  // as e >= 0
-      case BinaryOp::kLT: return AddBound(binary->b - binary->a - 1);
-      case BinaryOp::kLE: return AddBound(binary->b - binary->a);
-      case BinaryOp::kGT: return AddBound(binary->a - binary->b - 1);
-      case BinaryOp::kGE: return AddBound(binary->a - binary->b);
-      default: return false;
-    }
+    const Expr slack = AtLeastZero(condition);
+    return slack.defined() && AddBound(slack);
   }
 
   bool AddBound(const Expr& e) {

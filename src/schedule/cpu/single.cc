@@ -73,8 +73,12 @@ class SingleStage {
     const bool window =
         flat.combine != Combine::kNone && row.spatial[0].var.same_as(flat.spatial.back().var);
     if (window && OneAxisIsWalked(flat, rows)) {
-      const RowForm blocks = InBlocks(flat, rows);
-      return OverRows(blocks.rows, blocks.body, blocks.work, StreamIf(flat));
+      // Neighbours share what they read, blocks are tasks.
+      row.spatial.insert(row.spatial.begin(), rows.back());
+      const Blocks blocks = CutFirstAxis(row, kPlacesPerBlock);
+      rows.back() = blocks.block;
+      return OverRows(rows, EmitNest(blocks.part, context_->machine, &context_->analyzer),
+                      blocks.work, StreamIf(flat));
     }
     while (rows.size() > 1 &&
            ((window && row.spatial.size() == 1) || Estimated(WorkOf(row)) < kWorkPerRow)) {
@@ -102,25 +106,29 @@ class SingleStage {
     return moves && shared;
   }
 
-  // The last of `rows` in blocks: neighbours share what they read, blocks are tasks.
-  RowForm InBlocks(const Stage& flat, std::vector<Axis> rows) {
-    const Axis along = rows.back();
-    Axis block{Var("block", Int(64)),
-               context_->analyzer.Simplify(ir::CeilDiv(along.extent, kPlacesPerBlock))};
-    const Expr from = block.var * Expr(kPlacesPerBlock);
-    const Axis inside{Var(along.var->name, Int(64)),
-                      context_->analyzer.Simplify(ir::Min(kPlacesPerBlock, along.extent - from))};
+  struct Blocks {
+    Axis block;
+    Stage part;  // one block, the last of which may be shorter
+    Expr work;   // of a block that is not the last
+  };
+
+  // The first axis of the flat stage in blocks of `size`.
+  Blocks CutFirstAxis(const Stage& flat, int64_t size) {
+    const Axis& axis = flat.spatial[0];
+    Axis block{Var("block", Int(64)), context_->analyzer.Simplify(ir::CeilDiv(axis.extent, size))};
+    const Expr from = block.var * Expr(size);
+    const Axis inside{Var(axis.var->name, Int(64)),
+                      context_->analyzer.Simplify(ir::Min(size, axis.extent - from))};
     ffi::Map<Var, Expr> map;
-    map.Set(along.var, from + inside.var);
+    map.Set(axis.var, from + inside.var);
     Stage part = flat;
-    part.spatial = {inside, flat.spatial.back()};
+    part.spatial[0] = inside;
     part.value = tir::Substitute(flat.value, map);
     part.indices = {tir::Substitute(flat.indices[0], map)};
     if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
     Stage whole = part;
-    whole.spatial[0].extent = kPlacesPerBlock;
-    rows.back() = block;
-    return {rows, EmitNest(part, context_->machine, &context_->analyzer), WorkOf(whole), Expr()};
+    whole.spatial[0].extent = size;
+    return {block, part, WorkOf(whole)};
   }
 
   // Axes of one point would keep their neighbours from being blocks.
@@ -169,20 +177,9 @@ class SingleStage {
     const int64_t size = flat.combine == Combine::kNone ? kBlockElems : ResultsPerBlock(flat);
     if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= size)
       return EmitNest(flat, context_->machine, &context_->analyzer);
-    Axis block{Var("block", Int(64)), context_->analyzer.Simplify(ir::CeilDiv(axis.extent, size))};
-    Expr from = block.var * Expr(size);
-    Axis inside{Var(axis.var->name, Int(64)), ir::Min(size, axis.extent - from)};
-    ffi::Map<Var, Expr> map;
-    map.Set(axis.var, from + inside.var);
-    Stage part = flat;
-    part.spatial = {inside};
-    part.value = tir::Substitute(flat.value, map);
-    part.indices = {tir::Substitute(flat.indices[0], map)};
-    if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
-    Stage whole = part;
-    whole.spatial[0].extent = size;
-    return OverRows({block}, EmitNest(part, context_->machine, &context_->analyzer), WorkOf(whole),
-                    StreamIf(flat));
+    const Blocks blocks = CutFirstAxis(flat, size);
+    return OverRows({blocks.block}, EmitNest(blocks.part, context_->machine, &context_->analyzer),
+                    blocks.work, StreamIf(flat));
   }
 
   Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work,

@@ -176,14 +176,10 @@ class WindowEmitter {
   bool AddBounds(const Expr& condition, std::vector<Bound>* bounds) {
     const auto* binary = condition.as<BinaryObj>();
     if (binary == nullptr) return ir::IsIntValue(condition, 1);
-    switch (binary->op) {
-      case BinaryOp::kAnd: return AddBounds(binary->a, bounds) && AddBounds(binary->b, bounds);
-      case BinaryOp::kLT: return AddBound(binary->b - binary->a - 1, condition, bounds);
-      case BinaryOp::kLE: return AddBound(binary->b - binary->a, condition, bounds);
-      case BinaryOp::kGT: return AddBound(binary->a - binary->b - 1, condition, bounds);
-      case BinaryOp::kGE: return AddBound(binary->a - binary->b, condition, bounds);
-      default: return false;
-    }
+    if (binary->op == BinaryOp::kAnd)
+      return AddBounds(binary->a, bounds) && AddBounds(binary->b, bounds);
+    const Expr slack = AtLeastZero(condition);
+    return slack.defined() && AddBound(slack, condition, bounds);
   }
 
   // `condition` is e >= 0, linear in one axis of the window.

@@ -98,8 +98,7 @@ Load LoadsOf(const Buffer& buffer) {
 struct Convolution {
   Buffer data, weight, out;
   int64_t channels, filters;
-  int64_t group =
-      1;  // neighbouring channels that one instruction takes where it is computed directly
+  int64_t group = 1;  // neighbouring channels of an instruction where it is computed directly
 };
 
 bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }

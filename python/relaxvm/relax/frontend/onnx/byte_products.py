@@ -16,7 +16,7 @@ from relaxvm.relax import op
 from .graph import Dequantized, Graph, Product, Sums, known
 from .padding import pad_constant
 
-_BYTES = ("int8", "uint8")
+BYTES = ("int8", "uint8")
 GROUP = 4  # products that machines add up at once
 
 
@@ -197,7 +197,7 @@ def _added_up(g, values, axes, keepdims):
 
 
 def _are_bytes(g, a, b):
-    return g.dtype(a) in _BYTES and g.dtype(b) in _BYTES
+    return g.dtype(a) in BYTES and g.dtype(b) in BYTES
 
 
 def is_single(g: Graph, zero: Any) -> bool:

@@ -17,8 +17,6 @@ from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer, turned
 from .pooling import average_pool
 
-_BYTES = ("int8", "uint8")
-
 
 def _along(g, parameter, x, axis, block=0):
     """A scale or zero point in the rank of `x`: one number, one for each index of `axis`, or of blocks."""
@@ -164,7 +162,11 @@ def quantize_linear(
         )
 
     product = g.products.get(g.node.input[0])
-    if product is not None and carrier(elem_type) in _BYTES and elem_type not in NARROW:
+    if (
+        product is not None
+        and carrier(elem_type) in byte_products.BYTES
+        and elem_type not in NARROW
+    ):
         if byte_products.is_single(g, scale) and not precision:
             zero = g.constant(0, carrier(elem_type)) if zero is None else zero
             return _requantized_sum(g, product.sums.total(g), product.scale, scale, zero)
