@@ -18,6 +18,7 @@ from ._session.arguments import Checker
 from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
 from ._session.build import Compiled, compile_model
 from ._session.signature import ModelMetadata, NodeArg
+from ._session.texts import Writing
 from .inference_errors import (
     Fail,
     InferenceError,
@@ -78,6 +79,7 @@ class InferenceSession:
         self._names = [spec.name for spec in self._compiled.signature.inputs]
         outputs = self._compiled.signature.outputs
         self._plain = [is_plain(output.dtype) for output in outputs]
+        self._writing = Writing(self._compiled.signature)
         self._keys = {i: output.keys for i, output in enumerate(outputs) if output.keys}
 
     # ---- about the model
@@ -126,6 +128,9 @@ class InferenceSession:
         A classifier's list of dictionaries (ZipMap) is one, from class to float, for each row.
         """
         wanted = self._checker.outputs(output_names)
+        writing = self._writing
+        if writing.has_inputs:
+            input_feed, writing = writing.numbered(input_feed)
         # Arrays are lent as they are, and the model itself refuses what it does not take.
         try:
             result = self._call(*self._checker.arrays(input_feed))
@@ -136,6 +141,8 @@ class InferenceSession:
         results = (result,) if self._checker.single else result.values
         plain = self._plain
         arrays = [to_numpy(results[i], plain[i]) for i in wanted]
+        if writing.has_outputs:
+            arrays = [writing.written(array, i) for i, array in zip(wanted, arrays)]
         if not self._keys:
             return arrays
         return [

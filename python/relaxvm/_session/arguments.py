@@ -28,7 +28,10 @@ class Checker:
     """Knows a model's inputs and outputs."""
 
     def __init__(self, signature: Signature) -> None:
-        self._inputs = [(a, numpy_dtype(a.dtype)) for a in signature.inputs]
+        # Texts come here as their places.
+        self._inputs = [
+            (a, numpy_dtype("int64" if a.is_text else a.dtype)) for a in signature.inputs
+        ]
         self._names = [a.name for a in signature.inputs]
         self._initializers = set(signature.initializers)
         self._outputs = [a.name for a in signature.outputs]

@@ -33,12 +33,19 @@ def is_plain(dtype: str) -> bool:
     return dtype in _DLPACK_DTYPES
 
 
-def to_numpy(tensor: Any, plain: bool) -> np.ndarray:
+def to_numpy(tensor: Any, plain: bool) -> Any:
     """A tensor that belongs to the caller as an array that can be written."""
     if not plain:
-        return tensor.numpy()
+        return _unpacked(tensor)
     array = _from_dlpack(tensor)
     return array if array.flags.writeable else array.copy()  # NumPy before 2.1 lets nobody write
+
+
+def _unpacked(value: Any) -> Any:
+    """Of a sequence a list; None where an optional value has no element."""
+    if value is None:
+        return None
+    return value.numpy() if hasattr(value, "numpy") else [_unpacked(item) for item in value]
 
 
 def to_dictionaries(rows: np.ndarray, keys: list) -> list[dict]:

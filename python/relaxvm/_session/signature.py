@@ -41,6 +41,10 @@ class NodeArg:
     dtype: str  # NumPy's name of the element type
     keys: list | None = None  # of a list of dictionaries: the columns' names
 
+    @property
+    def is_text(self) -> bool:
+        return self.type == "tensor(string)"
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelMetadata:
@@ -59,9 +63,12 @@ class Signature:
     outputs: list[NodeArg]
     initializers: list[str]  # graph inputs that have a value in the model
     metadata: ModelMetadata
+    texts: list[str] = dataclasses.field(default_factory=list)  # a program knows them by place
 
     @staticmethod
     def of_proto(proto: Any) -> Signature:
+        from ..relax.frontend.onnx.texts import texts_of
+
         graph = proto.graph
         weights = {t.name for t in graph.initializer} | {
             t.values.name for t in graph.sparse_initializer
@@ -83,7 +90,13 @@ class Signature:
                 proto.producer_name,
                 proto.model_version,
             ),
+            texts_of(proto),
         )
+
+    @property
+    def has_texts(self) -> bool:
+        """Is an input or an output a tensor of texts?"""
+        return any(a.is_text for a in (*self.inputs, *self.outputs))
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -95,6 +108,7 @@ class Signature:
             [NodeArg(**a) for a in data["outputs"]],
             list(data["initializers"]),
             ModelMetadata(**data["metadata"]),
+            list(data.get("texts", [])),
         )
 
 

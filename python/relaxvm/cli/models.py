@@ -45,6 +45,10 @@ def import_model(path: Path, shapes: dict[str, list]) -> tuple[Any, Any]:
 
     model = read_model(str(path))
     names = Signature.of_proto(model.proto)
+    if names.has_texts:
+        raise ValueError(
+            f"'{path}': has texts among its inputs or outputs; relaxvm.inference.InferenceSession runs it"
+        )
     module = from_onnx(model, shape_dict=shapes or None)
     return module, signature_of_module(
         module, [a.name for a in names.inputs], [a.name for a in names.outputs]

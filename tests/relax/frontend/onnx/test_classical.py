@@ -305,28 +305,6 @@ def test_a_feature_that_the_input_lacks_is_refused(run_model_once):
         run_model_once(model_of_splits(np.float32, nodes_featureids=[0, 3, 1]))
 
 
-def test_texts_are_refused(run_model_once):
-    from relaxvm.inference import NotImplemented as Refused
-
-    attributes = {
-        **leaves("class", [0, 1, 0, 1, 0, 1], WEIGHTS),
-        "classlabels_strings": ["cat", "dog"],
-    }
-    node = helper.make_node(
-        "TreeEnsembleClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", **attributes
-    )
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
-    )
-    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
-    with pytest.raises(Refused, match="texts are not supported"):
-        run_model_once(model)
-
-
 @pytest.mark.parametrize(
     "keys", [{"classlabels_int64s": [7, -2]}, {"classlabels_strings": ["cat", "dog"]}]
 )

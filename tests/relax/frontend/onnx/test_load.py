@@ -79,10 +79,13 @@ def test_data_that_does_not_fit_its_shape(small):
         model.read_tensor(model.proto.graph.initializer[0])
 
 
-def test_strings_are_unsupported(make_model):
+def test_texts_that_do_not_fit_their_shape(make_model):
     model = make_model(ADD, initializers={"w": np.array(["a"], object)})
-    with pytest.raises(UnsupportedModel, match="strings are not supported"):
-        read_model(model).read_tensor(model.graph.initializer[0])
+    tensor = model.graph.initializer[0]
+    assert read_model(model).read_tensor(tensor).tolist() == ["a"]
+    tensor.dims[0] = 2
+    with pytest.raises(DamagedModel, match="tensor 'w': its data does not fit"):
+        read_model(model).read_tensor(tensor)
 
 
 def test_old_forms_of_operators_are_unsupported(make_model):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx import helper
+from onnx import TensorProto, helper
 from relaxvm import relax, tirx
 from relaxvm.relax import op
 
@@ -21,6 +21,7 @@ from .errors import InvalidModel, UnsupportedModel
 from .load import Model
 from .scalars import Scalars, is_symbolic
 from .symbolic import real_parts
+from .texts import Texts, texts_of
 from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
 
@@ -102,6 +103,8 @@ class Graph:
         self.walk: Callable[[Any], None]  # imports the nodes of a subgraph; set by the importer
         self._emitted_known: list[Known] = []
         self.narrow: dict[str, int] = {}  # values whose elements are smaller than a byte
+        self.texts = Texts(texts_of(model.proto))
+        self.textual: set[str] = set()  # values whose elements are places of texts
         self.dequantized: dict[str, Dequantized] = {}
         self.joined: dict[str, Joined] = {}
         self.products: dict[str, Product] = {}
@@ -124,15 +127,32 @@ class Graph:
 
     def read_tensor(self, proto: Any) -> np.ndarray:
         """Of an attribute of the node; a Constant then has its element type."""
-        if self.node is not None and proto.data_type in NARROW:
+        if self.node is not None and (proto.data_type in NARROW or self.node.op_type == "Constant"):
             self.set_output_type(0, proto.data_type)
-        return carried(self.model.read_tensor(proto), proto.data_type)
+        return self.elements(proto)
+
+    def elements(self, proto: Any) -> np.ndarray:
+        """Of a tensor of the model, as programs hold them."""
+        array = self.model.read_tensor(proto)
+        if proto.data_type == TensorProto.STRING:
+            return self.texts.places(array)
+        return carried(array, proto.data_type)
 
     # ---- element types that a tensor's own type does not tell
 
+    def set_type(self, name: str, elem_type: int) -> None:
+        if elem_type in NARROW:
+            self.narrow[name] = elem_type
+        elif elem_type == TensorProto.STRING:
+            self.textual.add(name)
+
     def set_output_type(self, i: int, elem_type: int) -> None:
-        if elem_type in NARROW and self.wants(i):
-            self.narrow[self.node.output[i]] = elem_type
+        if self.wants(i):
+            self.set_type(self.node.output[i], elem_type)
+
+    def is_text(self, i: int) -> bool:
+        """Are the elements of the node's input `i` texts?"""
+        return self.node.input[i] in self.textual
 
     def input_type(self, i: int) -> int:
         """ONNX's number of the element type of the node's input `i`."""

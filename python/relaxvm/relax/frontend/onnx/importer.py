@@ -17,11 +17,12 @@ from relaxvm.relax import op
 
 from . import byte_moves, ops, registry, symbolic
 from .dimensions import identifier
-from .element_types import NARROW, carried, carrier
+from .element_types import carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, read_model
 from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
+from .texts import check_node
 from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
 ops.load()
@@ -81,7 +82,7 @@ class _Importer:
         nodes = needed_nodes(self.graph)
         check_supported(self.model, nodes)
         inputs = self._inputs(shapes, dtypes)
-        self._initializers()
+        self._initializers(self.graph)
         attrs: dict[str, Any] = {"num_input": len(inputs)}
         if self.params:
             attrs["params"] = [relax.const(array).data for _, array in self.params]
@@ -98,12 +99,7 @@ class _Importer:
 
     def _walk(self, graph: Any) -> None:
         """Imports the nodes of a subgraph, whose inputs are in the values of the graph already."""
-        for tensor in graph.initializer:
-            self._weight(tensor.name, carried(self.model.read_tensor(tensor), tensor.data_type))
-            if tensor.data_type in NARROW:
-                self.g.narrow[tensor.name] = tensor.data_type
-        for sparse in graph.sparse_initializer:
-            self._weight(sparse.values.name, dense(self.model, sparse))
+        self._initializers(graph)
         self._nodes(needed_nodes(graph), [o.name for o in graph.output])
 
     # ---- inputs, weights, outputs
@@ -123,8 +119,7 @@ class _Importer:
             if info.name in self.g.values:
                 raise InvalidModel(f"{place} is there twice")
             dtype = dtypes.get(info.name) if isinstance(dtypes, dict) else dtypes
-            if info.type.tensor_type.elem_type in NARROW:
-                self.g.narrow[info.name] = info.type.tensor_type.elem_type
+            self.g.set_type(info.name, info.type.tensor_type.elem_type)
             ty = self._input_type(info, place, shapes.get(info.name), dtype)
             is_tensor = isinstance(ty, relax.TensorType)
             var = relax.Var(self._unique(info.name, "input"), ty if is_tensor else relax.AnyType())
@@ -142,6 +137,8 @@ class _Importer:
                 " optional ones are supported"
             )
         tensor = info.type.tensor_type
+        if tensor.elem_type == onnx.TensorProto.STRING:
+            dtype = "int64"
         dtype = dtype or dtype_name(tensor.elem_type, place)
         dims = self.g.dimensions
         if shape is not None:
@@ -156,12 +153,11 @@ class _Importer:
             [dims.of_proto(d, f"{info.name}_{i}") for i, d in enumerate(tensor.shape.dim)], dtype
         )
 
-    def _initializers(self) -> None:
-        for tensor in self.graph.initializer:
-            self._weight(tensor.name, carried(self.model.read_tensor(tensor), tensor.data_type))
-            if tensor.data_type in NARROW:
-                self.g.narrow[tensor.name] = tensor.data_type
-        for sparse in self.graph.sparse_initializer:
+    def _initializers(self, graph: Any) -> None:
+        for tensor in graph.initializer:
+            self._weight(tensor.name, self.g.elements(tensor))
+            self.g.set_type(tensor.name, tensor.data_type)
+        for sparse in graph.sparse_initializer:
             self._weight(sparse.values.name, dense(self.model, sparse))
 
     def _weight(self, name: str, array: np.ndarray) -> None:
@@ -187,6 +183,11 @@ class _Importer:
             value = self.g.values.get(info.name)
             if value is None:
                 raise InvalidModel(f"{self.model.place}: no node makes the output '{info.name}'")
+            says = info.type.tensor_type.elem_type
+            if says and (says == onnx.TensorProto.STRING) != (info.name in self.g.textual):
+                raise InvalidModel(
+                    f"{self.model.place}: the output '{info.name}' is not of the type that it says"
+                )
             if isinstance(value, Maybe):
                 expr = op.null_value() if value.expr is None else value.expr
                 outputs.append(self.g.emit(expr, info.name))
@@ -264,6 +265,7 @@ class _Importer:
         outer, self.g.node = self.g.node, node
         try:
             with span_scope(ir.Span(label, 0, 0)):
+                check_node(self.g.textual, node)
                 results = self._evaluate(node, inputs)
         except OnnxError as e:
             raise type(e)(f"{label}: {e}") from e
@@ -300,7 +302,7 @@ class _Importer:
 
     def _raw_attribute(self, proto: Any) -> Any:
         if proto.type == onnx.AttributeProto.TENSOR:
-            return carried(self.model.read_tensor(proto.t), proto.t.data_type)
+            return self.g.read_tensor(proto.t)
         value = helper.get_attribute_value(proto)
         return (
             list(value) if isinstance(value, (list, tuple)) or hasattr(value, "append") else value

@@ -14,7 +14,8 @@ from google.protobuf.message import DecodeError
 import onnx
 from onnx import numpy_helper
 
-from .errors import DamagedModel, InvalidModel, UnsupportedModel
+from .errors import DamagedModel, InvalidModel
+from .texts import read_texts
 
 
 class Model:
@@ -29,13 +30,13 @@ class Model:
     def read_tensor(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The elements; external data is found, checked and read."""
         label = f"{self.place}: tensor '{tensor.name}'"
-        if tensor.data_type == onnx.TensorProto.STRING:
-            raise UnsupportedModel(f"{label}: strings are not supported")
         if any(d < 0 for d in tensor.dims):
             raise InvalidModel(f"{label}: has a negative dimension: {list(tensor.dims)}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor = self._with_data(tensor, label)
         try:
+            if tensor.data_type == onnx.TensorProto.STRING:
+                return read_texts(tensor)
             return numpy_helper.to_array(tensor)
         except Exception as e:  # onnx raises ValueError, TypeError, KeyError or its own errors
             raise DamagedModel(f"{label}: its data does not fit its type and shape ({e})") from e

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scikit-learn and its kin export (domain ai.onnx.ml): linear models, trees, vector machines, scaling.
-
-Classes are integers: labels that are texts are not supported.
-"""
+"""What scikit-learn and its kin export (domain ai.onnx.ml): linear models, trees, vector machines, scaling."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnx import TensorProto
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -55,12 +53,14 @@ def _labels(g: Graph, best: Any, labels: list[int]) -> Any:
     return g.emit(op.take(g.constant(labels, "int64"), best, axis=0))
 
 
-def _int_labels(ints: list[int] | None, texts: list[str] | None) -> list[int]:
-    if texts:
-        raise UnsupportedModel("labels that are texts are not supported")
-    if not ints:
-        raise InvalidModel("it has no labels")
-    return ints
+def _classes(g: Graph, ints: list[int] | None, texts: list[str] | None) -> list[int]:
+    """The labels of a classifier, whose first output has their type."""
+    if bool(ints) == bool(texts):
+        raise InvalidModel("it needs labels that are numbers, or labels that are texts")
+    if ints:
+        return ints
+    g.set_output_type(0, TensorProto.STRING)
+    return g.texts.places(texts).tolist()
 
 
 def _two_columns(g: Graph, first: Any, second: Any) -> Any:
@@ -136,7 +136,9 @@ def one_hot_encoder(
 ) -> Expr:
     if not zeros:
         raise UnsupportedModel("an error for unknown categories (zeros=0) is not supported")
-    categories = g.constant(_int_labels(cats_int64s, cats_strings), "int64")
+    if not (cats_strings if g.is_text(0) else cats_int64s):
+        raise InvalidModel("it has no categories of its input's type")
+    categories = g.constant(g.texts.places(cats_strings) if g.is_text(0) else cats_int64s, "int64")
     wide = x if g.dtype(x) == "int64" else g.emit(op.astype(x, "int64"))
     deep = g.emit(op.expand_dims(wide, axis=[-1]))
     return op.astype(op.equal(deep, categories), "float32")
@@ -163,15 +165,27 @@ def label_encoder(
     default_string: str = "_Unused",
     default_tensor: np.ndarray | None = None,
 ) -> Expr:
-    if keys_strings or values_strings:
-        raise UnsupportedModel("texts are not supported")
-    keys = _first_array((keys_int64s, "int64"), (keys_floats, "float32"), (keys_tensor, None))
+    given = {a.name: a.t.data_type for a in g.node.attribute}
+    if g.is_text(0) != bool(keys_strings or given.get("keys_tensor") == TensorProto.STRING):
+        raise InvalidModel("its keys are not of its input's type")
+    keys = _first_array(
+        (keys_int64s, "int64"),
+        (keys_floats, "float32"),
+        (g.texts.places(keys_strings or []), None),
+        (keys_tensor, None),
+    )
     values = _first_array(
-        (values_int64s, "int64"), (values_floats, "float32"), (values_tensor, None)
+        (values_int64s, "int64"),
+        (values_floats, "float32"),
+        (g.texts.places(values_strings or []), None),
+        (values_tensor, None),
     )
     if keys.shape != values.shape:
         raise InvalidModel(f"{keys.size} keys have {values.size} values")
     default = default_int64 if values.dtype == np.int64 else default_float
+    if values_strings or given.get("values_tensor") == TensorProto.STRING:
+        g.set_output_type(0, TensorProto.STRING)
+        default = g.texts.place(default_string)
     default = default if default_tensor is None else default_tensor.reshape(-1)[0]
     # Keys in order: their place is found by halving.
     order = np.argsort(keys, kind="stable")
@@ -222,7 +236,7 @@ def linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple:
-    labels = _int_labels(classlabels_ints, classlabels_strings)
+    labels = _classes(g, classlabels_ints, classlabels_strings)
     rows = len(intercepts) if intercepts else len(labels)
     weight = _floats(coefficients).reshape(rows, -1)
     scores = g.emit(op.matmul(_matrix(g, x), g.constant(np.ascontiguousarray(weight.T))))

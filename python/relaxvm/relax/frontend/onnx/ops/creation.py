@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx import TensorProto
 from relaxvm.relax import op
 
-from ..errors import InvalidModel, UnsupportedModel
+from ..errors import InvalidModel
 from ..graph import Graph
 from ..registry import Dims, Expr, onnx_op
 from ..values import Known, Value
@@ -15,6 +16,7 @@ from ..values import Known, Value
 
 @onnx_op("Constant", since=1)
 def constant(
+    g: Graph,
     *,
     value: np.ndarray | None = None,
     value_float: float | None = None,
@@ -24,12 +26,14 @@ def constant(
     value_string: str | None = None,
     value_strings: list[str] | None = None,
 ) -> Known:
-    if value_string is not None or value_strings is not None:
-        raise UnsupportedModel("strings are not supported")
+    texts = [v for v in (value_string, value_strings) if v is not None]
+    if texts:
+        g.set_output_type(0, TensorProto.STRING)
     floats = [v for v in (value_float, value_floats) if v is not None]
     ints = [v for v in (value_int, value_ints) if v is not None]
     values = [v for v in (value,) if v is not None]
     values += [np.asarray(v, np.float32) for v in floats] + [np.asarray(v, np.int64) for v in ints]
+    values += [g.texts.places(v) for v in texts]
     if len(values) != 1:
         raise InvalidModel(f"needs one attribute with its value, has {len(values)}")
     return Known.constant(values[0])

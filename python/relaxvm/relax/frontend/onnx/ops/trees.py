@@ -13,7 +13,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
-from .classical import _finished, _floats, _int_labels, _labels, _matrix, _two_columns
+from .classical import _classes, _finished, _floats, _labels, _matrix, _two_columns
 
 _ML = "ai.onnx.ml"
 _COMPARE = {
@@ -334,7 +334,7 @@ def tree_ensemble_classifier(
     nodes_values: list[float],
     post_transform: str = "NONE",
 ) -> tuple:
-    labels = _int_labels(classlabels_int64s, classlabels_strings)
+    labels = _classes(g, classlabels_int64s, classlabels_strings)
     forest = Forest.of({
         "treeids": nodes_treeids, "nodeids": nodes_nodeids, "modes": nodes_modes, "values": nodes_values,
         "featureids": nodes_featureids, "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,

@@ -13,7 +13,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
-from .classical import _finished, _floats, _int_labels, _labels, _matrix, _two_columns
+from .classical import _classes, _finished, _floats, _labels, _matrix, _two_columns
 
 _ML = "ai.onnx.ml"
 
@@ -92,7 +92,7 @@ def svm_classifier(
     support_vectors: list[float] | None = None,
     vectors_per_class: list[int] | None = None,
 ) -> tuple:
-    labels = _int_labels(classlabels_ints, classlabels_strings)
+    labels = _classes(g, classlabels_ints, classlabels_strings)
     classes = len(labels)
     if not vectors_per_class:
         raise UnsupportedModel("a linear classifier without support vectors is not supported")
