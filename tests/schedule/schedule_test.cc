@@ -137,22 +137,26 @@ TEST(CpuSchedule, RowsLargerThanTheCachesAreWrittenWhileTheNextOnesAreRead) {
 
 TEST(CpuSchedule, NextRowsComeAsNearAsTheyFit) {
   const Var n("n", Int(64));
-  for (const auto& [size, fits] : {std::pair(256, true), std::pair(4096, false)}) {
-    bool near = false, far = false;
-    const auto func = cpu::Schedule(Softmax(n, size), WithSmallCaches());
-    tir::PostOrderVisit(func->body, [&](const ffi::ObjectRef& s) {
-      const auto* loop = s.as<tir::ForObj>();
-      // Rows of results in the caches are fetched another way.
-      if (loop == nullptr || !loop->annotations.count(cpu::kStreamIf)) return;
-      tir::PostOrderVisit(loop->body, [&](const ffi::ObjectRef& inside) {
-        if (const auto* serial = inside.as<tir::ForObj>()) {
-          near = near || serial->annotations.count(cpu::kPrefetchNear);
-          far = far || serial->annotations.count(cpu::kPrefetch);
-        }
+  for (const bool gains_from_fetching : {false, true}) {
+    target::Machine traits = WithSmallCaches();
+    if (gains_from_fetching) traits.fetch_ahead = 2048;
+    for (const auto& [size, fits] : {std::pair(256, true), std::pair(4096, false)}) {
+      bool near = false, far = false;
+      const auto func = cpu::Schedule(Softmax(n, size), traits);
+      tir::PostOrderVisit(func->body, [&](const ffi::ObjectRef& s) {
+        const auto* loop = s.as<tir::ForObj>();
+        // Rows of results in the caches are fetched another way.
+        if (loop == nullptr || !loop->annotations.count(cpu::kStreamIf)) return;
+        tir::PostOrderVisit(loop->body, [&](const ffi::ObjectRef& inside) {
+          if (const auto* serial = inside.as<tir::ForObj>()) {
+            near = near || serial->annotations.count(cpu::kPrefetchNear);
+            far = far || serial->annotations.count(cpu::kPrefetch);
+          }
+        });
       });
-    });
-    EXPECT_EQ(near, fits);
-    EXPECT_EQ(far, !fits);
+      EXPECT_EQ(near, fits || gains_from_fetching);
+      EXPECT_EQ(far, !near);
+    }
   }
 }
 
@@ -179,6 +183,17 @@ TEST(CpuSchedule, NormsLargerThanTheCaches) {
   }
 }
 
+// Of floats: what the sums of the rows that go through side by side take.
+int64_t RegistersOfSums(const tir::PrimFunc& func, const target::Machine& traits) {
+  int64_t most = 0;
+  tir::PostOrderVisit(cpu::Schedule(func, traits)->body, [&](const ffi::ObjectRef& node) {
+    const auto* alloc = node.as<tir::AllocBufferObj>();
+    if (alloc == nullptr || alloc->buffer->name != "acc") return;
+    most = std::max(most, ir::AsInt(tir::Buffer(alloc->buffer).shape()[0]).value());
+  });
+  return most;
+}
+
 // Rows that share what the first cache does not hold go through side by side.
 TEST(CpuSchedule, LongNormsTakeRowsTogether) {
   target::Machine traits = WithSmallCaches();
@@ -189,15 +204,18 @@ TEST(CpuSchedule, LongNormsTakeRowsTogether) {
     for (int64_t rows : {1, 3, 4, 5, 8, 300, 303})
       ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, traits);
     ExpectSame(Norm(24, size), {}, 1e-9, traits);
-    // Each has sums of its own: four vectors.
-    int64_t most = 0;
-    tir::PostOrderVisit(cpu::Schedule(func, traits)->body, [&](const ffi::ObjectRef& node) {
-      const auto* alloc = node.as<tir::AllocBufferObj>();
-      if (alloc == nullptr || alloc->buffer->name != "acc") return;
-      const auto count = ir::AsInt(tir::Buffer(alloc->buffer).shape()[0]);
-      most = std::max(most, count.value());
-    });
-    EXPECT_EQ(most, 4 * 4 * 16);
+    EXPECT_EQ(RegistersOfSums(func, traits), 4 * 4 * 16);  // four vectors each
+  }
+}
+
+TEST(CpuSchedule, LongNormsAreFetchedInTimeWhereThatIsEnough) {
+  target::Machine traits = WithSmallCaches();
+  traits.l1_bytes = 512;
+  traits.fetch_ahead = 2048;
+  for (int64_t size : {64, 80, 192, 336}) {
+    const auto func = Norm(Var("n", Int(64)), size);
+    for (int64_t rows : {1, 5, 300}) ExpectSame(func, {{"n", rows}, {"m", size}}, 1e-9, traits);
+    EXPECT_LT(RegistersOfSums(func, traits), 4 * 4 * 16);
   }
 }
 

@@ -95,6 +95,8 @@ bool IsCostly(const Stage& loop) {
 
 int64_t RowsTogether(const RowLoops& rows, const Expr& aligned, const Machine& traits) {
   if (!ir::IsIntValue(aligned, 1) || rows.loops.size() < 2) return 1;
+  // What comes into the first cache in time is not waited for: one row is as fast.
+  if (traits.fetch_ahead > 0) return 1;
   if (std::any_of(rows.loops.begin(), rows.loops.end(), IsCostly)) return 1;
   const std::optional<Axis> along = AxisOf(rows.loops.back());
   const auto extent = along.has_value() ? ir::AsInt(along->extent) : std::nullopt;
@@ -256,9 +258,10 @@ class Pipeline {
       return;
     const Axis along = *rows_.along;
     // Where the first cache has no room for more than two rows, lines that came early would be gone
-    // before they are read.
+    // before they are read; a core that gains from fetching gains nevertheless.
     const int64_t extent = ir::AsInt(along.extent).value_or(traits_.l1_bytes);
-    const bool near = costly != nullptr && TouchedBy(rows_).OfTwoRows(extent) < traits_.l1_bytes;
+    const bool near = traits_.fetch_ahead > 0 ||
+                      (costly != nullptr && TouchedBy(rows_).OfTwoRows(extent) < traits_.l1_bytes);
     if (rows_.together > 1) {
       // Their lines follow each other.
       const Expr next = Later(rows_.read, rows_.rows.back(), rows_.together);
