@@ -89,6 +89,21 @@ Expr DotOfSignedBytes(const Expr& sum, const Expr& a, const Expr& b) {
 
 std::optional<Dot> AsDotOfSignedBytes(const Expr& e) { return AsProducts(e, SignedByte, true); }
 
+Expr WordsOfBytes(const std::vector<Expr>& bytes, int bits) {
+  Expr words;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int lanes = bytes[i].dtype().lanes;
+    Expr byte = ir::CallIntrin(UInt(8, lanes), Intrin::kReinterpret, {bytes[i]});
+    byte = ir::Cast(Int(bits, lanes), byte);
+    if (i > 0) {
+      const Expr by = ir::BroadcastExpr(ir::Const(Int(bits), static_cast<int64_t>(8 * i)), lanes);
+      byte = ir::Binary(BinaryOp::kShiftLeft, byte, by);
+    }
+    words = i == 0 ? byte : Expr(ir::Binary(BinaryOp::kBitOr, words, byte));
+  }
+  return words;
+}
+
 Expr DotOfPairs(const Expr& sum, const Expr& a, const Expr& b) {
   Expr result = sum;
   for (bool high : {false, true}) {

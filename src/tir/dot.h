@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ir/prim.h"
 
@@ -20,6 +21,10 @@ std::optional<Dot> AsDotOfBytes(const ir::Expr& e);
 // The same with signed bytes on both sides.
 ir::Expr DotOfSignedBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfSignedBytes(const ir::Expr& e);
+
+// Integers of `bits` (each lane) out of the bytes that `bytes` (vectors) hold at the lane, the
+// first one lowest. By shifts and not by shuffles: LLVM merges these to networks of dearer ones.
+ir::Expr WordsOfBytes(const std::vector<ir::Expr>& bytes, int bits);
 
 // sum (float32) + the two products of the bfloat16 halves of `a` and `b` (int32 words).  Where a
 // program has kFastPairs, the machine's own instruction may round and flush subnormals its own way.

@@ -33,3 +33,37 @@ def test_low_bits_of_int32(dtype, source, target):
         start = next(i for i in range(len(x)) if np.shares_memory(x[i : i + 1], part[:1]))
         expected = whole[start : start + len(part)].astype(dtype)
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("least_first", [True, False])
+@pytest.mark.parametrize(
+    "least,most,dtype",
+    [(0, 255, "uint8"), (0, 100.5, "uint8"), (-128, 127, "int8"), (0, 127, "int8"), (-3, 300, "uint8"),
+     (0, 60000, "uint16"), (0, 1e9, "int32")],
+)  # fmt: skip
+def test_clamped_numbers_and_floats_of_them(least, most, dtype, least_first, target):
+    random = np.random.default_rng(1).standard_normal(60) * 200
+    x = np.concatenate([ODD, random]).astype("float32")
+    low, high = np.float32(least), np.float32(most)
+    limited = np.minimum(np.maximum(x, low), high)
+    whole = np.trunc(np.nan_to_num(limited, nan=0)).astype("int64").astype(dtype)
+    arg = relax.Var("x", relax.TensorType((relaxvm.tirx.Var("n", "int64"),), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [arg]):
+        with builder.dataflow():
+            limits = [(op.maximum, low), (op.minimum, high)]
+            y = arg
+            for limit, number in limits if least_first else limits[::-1]:
+                y = builder.emit(limit(y, relax.const(number)))
+            small = builder.emit(op.astype(y, dtype))
+            moved = op.subtract(op.astype(small, "float32"), relax.const(np.float32(1.5)))
+            out = builder.emit_output(relax.Tuple([small, builder.emit(moved)]))
+        builder.emit_func_output(out)
+    vm = relax.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    for n in (len(x), 1):
+        for start in (0, 19) if n == 1 else (0,):
+            part = slice(start, start + n)
+            got = vm["main"](relaxvm.runtime.tensor(x[part]))
+            np.testing.assert_array_equal(got[0].numpy(), whole[part])
+            np.testing.assert_array_equal(got[1].numpy(), whole[part].astype("float32") - 1.5)

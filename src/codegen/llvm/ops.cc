@@ -2,14 +2,14 @@
 // Operators.  Integer division by zero gives 0 and least / -1 gives least: nothing traps.
 #include "codegen/llvm/ops.h"
 
-#include <cmath>
-
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PatternMatch.h>
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "codegen/llvm/math.h"
 #include "support/error.h"
@@ -314,6 +314,12 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
   if (!IsFloat(from) && !IsFloat(to)) {
     return from_unsigned ? b_.CreateZExtOrTrunc(v, type) : b_.CreateSExtOrTrunc(v, type);
   }
+  // A byte that was a float a moment ago need not leave the float registers.
+  if (auto made = bytes_made_of_.find(v);
+      made != bytes_made_of_.end() && IsFloat(to) && to.bits == 32 && traits_.rounding &&
+      match(v, llvm::PatternMatch::m_Trunc(
+                   llvm::PatternMatch::m_FPToSI(llvm::PatternMatch::m_Specific(made->second)))))
+    return b_.CreateUnaryIntrinsic(Intrinsics::trunc, made->second);
   if (!IsFloat(from)) {
     // Integers wider than a float's digits take the way through double, which holds 32 bits
     // exactly.
@@ -382,35 +388,78 @@ Value* ToLowBits(llvm::IRBuilder<>& b, const TargetTraits& traits, Value* v, llv
   return b.CreateTrunc(b.CreateOr(b.CreateFPToSI(inside, whole), above), result);
 }
 
-// Does MinMax with two constants keep `v` inside of what int32 holds, but for NaNs?
-bool IsClamped(Value* v) {
-  bool has_least = false, has_most = false;
-  for (int depth = 0; depth < 2; ++depth) {
-    auto* chosen = llvm::dyn_cast<llvm::SelectInst>(v);
-    auto* compare = chosen ? llvm::dyn_cast<llvm::FCmpInst>(chosen->getCondition()) : nullptr;
-    if (compare == nullptr || compare->getOperand(0) != chosen->getTrueValue() ||
-        compare->getOperand(1) != chosen->getFalseValue())
-      return false;
-    auto* limit = llvm::dyn_cast<Constant>(chosen->getTrueValue());
-    if (limit != nullptr && limit->getType()->isVectorTy()) limit = limit->getSplatValue();
-    const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(limit);
-    if (number == nullptr || !number->getType()->isFloatTy()) return false;
-    if (!(std::fabs(number->getValueAPF().convertToFloat()) < 0x1p31F)) return false;
-    has_least |= compare->getPredicate() == llvm::CmpInst::FCMP_OGT;
-    has_most |= compare->getPredicate() == llvm::CmpInst::FCMP_OLT;
-    v = chosen->getFalseValue();
-  }
-  return has_least && has_most;
+// One of MinMax with a constant: `limit` where it is passed, else `value`, a NaN too.
+struct Limited {
+  Value* value = nullptr;
+  Constant* limit = nullptr;
+  float number = 0;
+  bool is_least = false;
+};
+
+std::optional<Limited> LimitedOf(Value* v) {
+  auto* chosen = llvm::dyn_cast<llvm::SelectInst>(v);
+  auto* compare = chosen ? llvm::dyn_cast<llvm::FCmpInst>(chosen->getCondition()) : nullptr;
+  if (compare == nullptr || compare->getOperand(0) != chosen->getTrueValue() ||
+      compare->getOperand(1) != chosen->getFalseValue())
+    return std::nullopt;
+  Limited out;
+  out.value = chosen->getFalseValue();
+  out.limit = llvm::dyn_cast<Constant>(chosen->getTrueValue());
+  Constant* splat = out.limit;
+  if (splat != nullptr && splat->getType()->isVectorTy()) splat = splat->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(splat);
+  if (number == nullptr || !number->getType()->isFloatTy()) return std::nullopt;
+  out.number = number->getValueAPF().convertToFloat();
+  out.is_least = compare->getPredicate() == llvm::CmpInst::FCMP_OGT;
+  if (!out.is_least && compare->getPredicate() != llvm::CmpInst::FCMP_OLT) return std::nullopt;
+  return out;
 }
+
+// What MinMax with two constants keeps inside of [least, most], which int32 holds.
+struct Clamped {
+  Limited inner, outer;
+  float least = 0, most = 0;
+
+  static std::optional<Clamped> Of(Value* v) {
+    const auto outer = LimitedOf(v);
+    const auto inner = outer.has_value() ? LimitedOf(outer->value) : std::nullopt;
+    if (!inner.has_value() || outer->is_least == inner->is_least) return std::nullopt;
+    Clamped out{*inner, *outer, inner->number, outer->number};
+    if (outer->is_least) std::swap(out.least, out.most);
+    if (!(std::fabs(out.least) < 0x1p31F) || !(std::fabs(out.most) < 0x1p31F)) return std::nullopt;
+    return out;
+  }
+
+  // The same, but that a NaN gives the least number: x86's maximum does that by itself when the
+  // limit is its second operand.
+  Value* LeastForNaN(llvm::IRBuilder<>& b) const {
+    Value* v = inner.value;
+    for (const Limited& step : {inner, outer}) {
+      v = step.is_least ? b.CreateSelect(b.CreateFCmpOGT(v, step.limit), v, step.limit)
+                        : b.CreateSelect(b.CreateFCmpOLT(step.limit, v), step.limit, v);
+    }
+    return v;
+  }
+};
 
 }  // namespace
 
 Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
   llvm::Type* type = RegisterType(to);
-  if ((to.bits < 32 || (to.bits == 32 && IsInt(to))) && IsClamped(v)) {
-    Value* inside =
-        b_.CreateSelect(b_.CreateFCmpORD(v, v), v, Constant::getNullValue(v->getType()));
-    return b_.CreateTrunc(b_.CreateFPToSI(inside, LikeShape(type, b_.getInt32Ty())), type);
+  if (to.bits < 32 || (to.bits == 32 && IsInt(to))) {
+    if (const auto clamped = Clamped::Of(v)) {
+      llvm::Type* whole = LikeShape(type, b_.getInt32Ty());
+      if (clamped->least != 0.0F) {
+        Value* inside = b_.CreateFPToSI(v, whole);
+        inside = b_.CreateSelect(b_.CreateFCmpORD(v, v), inside, Constant::getNullValue(whole));
+        return b_.CreateTrunc(inside, type);
+      }
+      Value* inside = clamped->LeastForNaN(b_);
+      Value* result = b_.CreateTrunc(b_.CreateFPToSI(inside, whole), type);
+      if (clamped->most >= 0.0F && clamped->most <= 255.0F && to.bits == 8 && IsUInt(to))
+        bytes_made_of_[result] = inside;
+      return result;
+    }
   }
   auto saturate = [&](Intrinsics::ID id, llvm::Type* result) -> Value* {
     if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);

@@ -4,6 +4,7 @@
 // operation); in memory they are i8 and i16.
 #pragma once
 
+#include <llvm/ADT/DenseMap.h>
 #include <llvm/IR/IRBuilder.h>
 
 #include "ir/prim.h"
@@ -91,6 +92,8 @@ class ValueOps {
 
   llvm::IRBuilder<>& b_;
   const TargetTraits& traits_;
+  // Unsigned bytes, and the numbers inside of their range that they were cut from.
+  llvm::DenseMap<llvm::Value*, llvm::Value*> bytes_made_of_;
 };
 
 // The formats of 8 bits with a sign.

@@ -215,23 +215,6 @@ class ByteWindow {
     return all;
   }
 
-  // The word of each lane from up to four registers of bytes.  Shifts and not shuffles: these get
-  // merged to networks of dearer ones.
-  Expr Words(const std::vector<Expr>& bytes) const {
-    Expr words;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      const auto lanes = static_cast<int>(lanes_);
-      Expr byte = ir::CallIntrin(UInt(8, lanes), Intrin::kReinterpret, {bytes[i]});
-      byte = ir::Cast(Int(32, lanes), byte);
-      if (i > 0) {
-        const Expr by = ir::BroadcastExpr(ir::Const(Int(32), static_cast<int64_t>(8 * i)), lanes_);
-        byte = ir::Binary(BinaryOp::kShiftLeft, byte, by);
-      }
-      words = i == 0 ? byte : Expr(ir::Binary(BinaryOp::kBitOr, words, byte));
-    }
-    return words;
-  }
-
   Expr WeightWord(const Expr& base, int64_t group, int64_t column) const {
     std::vector<Expr> bytes;
     for (int64_t i = 0; i < RowsOf(group); ++i) {
@@ -241,7 +224,7 @@ class ByteWindow {
       map.Set(stage_.reduce[1].var, Expr(column));
       bytes.push_back(Run(weight_, tir::Substitute(weight_->indices[0], map)));
     }
-    return Words(bytes);
+    return tir::WordsOfBytes(bytes, 32);
   }
 
   Expr Run(const BufferLoadObj* load, const Expr& at) const {
@@ -270,7 +253,7 @@ class ByteWindow {
       }
       bytes.push_back(Run(data_, at));
     }
-    const Expr words = Words(bytes);
+    const Expr words = tir::WordsOfBytes(bytes, 32);
     if (!edge) return words;
     const Expr kept = ir::Binary(BinaryOp::kBitAnd, words, ir::BroadcastExpr(mask, lanes_));
     if (outside_ == 0) return kept;

@@ -2,12 +2,13 @@
 // EmitPixels: an elementwise stage that makes pixels of bytes from planes, each by a formula of its
 // own, with padding around: what a quantized network does with a picture first.
 //
-// Where nothing is padding, a vector of each plane's results becomes neighbours by shuffles; the
+// Where nothing is padding, a vector of each plane's results becomes bytes of words by shifts; the
 // padding is written element by element.
 #include <algorithm>
 
 #include "schedule/cpu/cpu.h"
 #include "schedule/cpu/loads.h"
+#include "tir/dot.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -55,15 +56,17 @@ class PixelWriter {
 
   // One line of pixels.
   RowForm Run() {
-    Var first("first", Int(64)), end("end", Int(64));
+    Var first("first", Int(64)), end("end", Int(64)), tile("tile", Int(64)), done("done", Int(64));
     const Expr begin = analyzer_->Simplify(ir::Min(ir::Max(first_, 0), along_.extent));
-    const Expr whole = ir::FloorDiv(end - first, lanes_);
-    Var tile("tile", Int(64));
+    const Expr fits = ir::GreaterEqual(end - first, Expr(lanes_));
+    // The last tile reaches back over what is there already.
+    const Expr tiles = ir::Select(fits, ir::CeilDiv(end - first, lanes_), Expr(0));
+    const Expr base = ir::Min(first + tile * Expr(lanes_), end - Expr(lanes_));
     const Stmt inside = SeqStmt::Flatten(
         {tir::Bind(first, begin),
          tir::Bind(end, analyzer_->Simplify(ir::Max(begin, ir::Min(end_, along_.extent)))),
-         Plain(0, first), For(tile, 0, whole, ForKind::kSerial, Tile(first + tile * Expr(lanes_))),
-         Plain(first + whole * Expr(lanes_), along_.extent)});
+         Plain(0, first), For(tile, 0, tiles, ForKind::kSerial, Tile(base)),
+         tir::Bind(done, ir::Select(fits, end, first)), Plain(done, along_.extent)});
     RowForm form;
     form.body = inside_line_.defined()
                     ? Stmt(tir::IfThenElse(inside_line_, inside, Plain(0, along_.extent)))
@@ -175,25 +178,13 @@ class PixelWriter {
                         BufferStore(results, value, {Expr(plane * lanes_) + lane})));
       runs.push_back(results.Load({ir::RampExpr(Expr(plane * lanes_), 1, lanes_)}));
     }
-    // Runs half of all apart are put side by side until one is left.
-    for (int64_t lanes = lanes_; runs.size() > 1; lanes *= 2) {
-      ffi::Array<int64_t> picks;
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        picks.push_back(lane);
-        picks.push_back(lanes + lane);
-      }
-      const size_t half = runs.size() / 2;
-      for (size_t i = 0; i < half; ++i) {
-        DLDataType type = stage_.out->elem_dtype();
-        type.lanes = static_cast<uint16_t>(2 * lanes);
-        Var joined("joined", type);
-        seq.push_back(tir::Bind(joined, ir::ShuffleExpr({runs[i], runs[i + half]}, picks)));
-        runs[i] = joined;
-      }
-      runs.resize(half);
-    }
+    // A pixel is a word.
+    DLDataType type = stage_.out->elem_dtype();
+    type.lanes = static_cast<uint16_t>(planes_ * lanes_);
+    const Expr words = tir::WordsOfBytes(runs, static_cast<int>(8 * planes_));
     const Expr to = At(stage_.indices[0], Expr(0), base);
-    seq.push_back(BufferStore(*stage_.out, runs[0], {ir::RampExpr(to, 1, planes_ * lanes_)}));
+    seq.push_back(BufferStore(*stage_.out, ir::CallIntrin(type, Intrin::kReinterpret, {words}),
+                              {ir::RampExpr(to, 1, planes_ * lanes_)}));
     return SeqStmt::Flatten(seq);
   }
 

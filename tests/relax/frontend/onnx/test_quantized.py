@@ -240,3 +240,32 @@ def test_channels_counted_while_running_meet_a_scale_for_each():
     ]
     data = model(nodes, [("c", "f32", ["n"])], [("y", "f32", [1, "m"])], weights)
     compare(data, {"c": np.float32([0, 1, 2, 0, 0, 3])})
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_no_number_becomes_the_least_byte(dtype):
+    small = {"uint8": "u8", "int8": "i8"}[dtype]
+    zero = np.array(120 if dtype == "uint8" else -7, dtype)
+    weights = {"s": np.float32(0.1), "z": zero}
+    data = model(
+        [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["y"])],
+        [("x", "f32", ["n"])], [("q", small, ["n"]), ("y", "f32", ["n"])], weights,
+    )  # fmt: skip
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, 0.35, 0.45], "float32")
+    compare(data, {"x": np.resize(odd, 37)})
+
+
+@pytest.mark.parametrize("zero", [0, -30])
+def test_signed_bytes_that_are_read_as_bytes_and_as_numbers(zero):
+    weights = {"s": np.float32(0.05), "z": np.int8(zero), "w": ints("int8", 8, 4, 3, 3) // 4,
+               "ws": np.float32(0.01), "wz": np.int8(0), "t": np.float32(0.2)}  # fmt: skip
+    data = model(
+        [node("QuantizeLinear", ["x", "s", "z"], ["a"]), node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+         node("DequantizeLinear", ["w", "ws", "wz"], ["v"]), node("Conv", ["b", "v"], ["c"], pads=[1, 1, 1, 1]),
+         node("QuantizeLinear", ["c", "t", "z"], ["d"]), node("DequantizeLinear", ["d", "t", "z"], ["e"]),
+         node("Transpose", ["e"], ["f"], perm=[0, 2, 3, 1]), node("QuantizeLinear", ["f", "t", "z"], ["y"]),
+         node("Cast", ["d"], ["i"], to=TensorProto.INT32)],
+        [("x", "f32", ["n", 4, "h", "w"])],
+        [("a", "i8", ["n", 4, "h", "w"]), ("y", "i8", ["n", "h", "w", 8]), ("i", "i32", ["n", 8, "h", "w"])], weights,
+    )  # fmt: skip
+    compare(data, {"x": RNG.standard_normal((2, 4, 9, 8)).astype("float32") * 3}, atol=1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from relaxvm.relax import op
 
-from .byte_products import is_single, known
+from .byte_products import is_single, known, shaped
 from .element_types import NARROW
 from .graph import Dequantized, Graph, Joined
 from .values import Tensor, Value
@@ -82,12 +82,14 @@ def _noted(g, node, what, results):
 
 def to_real(g: Graph, values: Any, what: Dequantized) -> Any:
     """(values - zero) * scale with one scale and zero point."""
-    wide = g.emit(op.astype(values, "int32"))
-    if what.zero is not None:
-        zero = op.astype(op.reshape(what.zero, []), "int32")
-        wide = g.emit(op.subtract(wide, g.emit(zero)))
-    scale = g.emit(op.reshape(what.scale, []))
-    return op.multiply(g.emit(op.astype(wide, "float32")), scale)
+    wide = g.emit(op.astype(values, "float32"))  # which has all integers of 16 bits
+    zero = np.zeros(()) if what.zero is None else known(what.zero)
+    if zero is None:
+        number = op.astype(op.reshape(what.zero, []), "float32")
+        wide = g.emit(op.subtract(wide, g.emit(number)))
+    elif zero.any():
+        wide = g.emit(op.subtract(wide, g.constant(zero.reshape(()), "float32")))
+    return op.multiply(wide, shaped(g, what.scale, []))
 
 
 def _is_exact(g, what):

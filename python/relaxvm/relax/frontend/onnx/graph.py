@@ -108,6 +108,7 @@ class Graph:
         self.dequantized: dict[str, Dequantized] = {}
         self.joined: dict[str, Joined] = {}
         self.products: dict[str, Product] = {}
+        self.raised: dict[str, Any] = {}  # signed bytes plus 128, as unsigned ones
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
         self.is_pure = True  # no call with an effect was emitted

@@ -292,7 +292,7 @@ class _Importer:
                 return known
         rule = registry.find(node.domain, node.op_type, version)
         for name in node.output:  # a node may be imported once for each branch of an If
-            for notes in (self.g.dequantized, self.g.joined, self.g.products):
+            for notes in (self.g.dequantized, self.g.joined, self.g.products, self.g.raised):
                 notes.pop(name, None)
         result = byte_moves.moved(self.g, node, inputs, lambda i: rule(self.g, node, i))
         if result is None:

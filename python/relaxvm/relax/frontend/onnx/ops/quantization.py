@@ -17,6 +17,8 @@ from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer, turned
 from .pooling import average_pool
 
+_UINT8 = 2  # ONNX's number of the type
+
 
 def _along(g, parameter, x, axis, block=0):
     """A scale or zero point in the rank of `x`: one number, one for each index of `axis`, or of blocks."""
@@ -67,6 +69,10 @@ def dequantized(g, x, scale, zero, axis, block=0):
     x, by = g.agree(x, _as(g, _along(g, scale, x, axis, block), "float32"))
     if dtype.startswith("float"):
         wide = op.astype(x, "float32")
+    elif np.dtype(dtype).itemsize <= 2:  # float32 has all of the differences
+        wide = g.emit(op.astype(x, "float32"))
+        if not _is_zero(zero):
+            wide = op.subtract(wide, _as(g, _along(g, zero, x, axis, block), "float32"))
     else:
         wide = _as(g, x, "int32")
         if zero is not None:
@@ -74,6 +80,11 @@ def dequantized(g, x, scale, zero, axis, block=0):
         wide = op.astype(wide, "float32")
     y = op.multiply(wide, by)
     return _as(g, g.emit(y), g.dtype(scale))
+
+
+def _is_zero(zero):
+    value = np.zeros(()) if zero is None else known(zero)
+    return value is not None and not np.any(value)
 
 
 def _known_number(g, x, scale, zero):
@@ -107,7 +118,7 @@ def _saturated(g, rounded, zero, dtype, elem_type=0):
         raise UnsupportedModel(f"quantization to {dtype} is not supported")
     narrow = NARROW.get(elem_type)
     limits = (narrow.low, narrow.high) if narrow else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    if zero is not None:
+    if not _is_zero(zero):
         rounded = op.add(rounded, _as(g, zero, "float32"))
     return op.astype(op.clip(rounded, float(limits[0]), float(limits[1])), dtype)
 
@@ -124,9 +135,13 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Expr:
+    elem_type = g.input_type(0)
+    raised = None if block_size else g.raised.get(g.node.input[0])
+    if raised is not None:
+        x, zero, elem_type = raised, _raised_zero(g, zero), _UINT8
     y = dequantized(g, x, scale, zero, axis, block_size)
     if not block_size and not output_dtype and g.node.op_type == "DequantizeLinear":
-        g.note_dequantized(Dequantized(x, scale, zero, axis, g.input_type(0)))
+        g.note_dequantized(Dequantized(x, scale, zero, axis, elem_type))
     return _as(g, y, carrier(output_dtype)) if output_dtype else y
 
 
@@ -150,30 +165,51 @@ def quantize_linear(
     elif g.dtype(x) == "int32":
         x = op.astype(x, g.dtype(scale))
     g.set_output_type(0, elem_type)
+    dtype, raises = carrier(elem_type), False
+    if dtype == "int8" and elem_type not in NARROW and not block_size:
+        # What reads it wants unsigned bytes: products, tables, and maxima that are 0 for a NaN.
+        zero, dtype, elem_type, raises = _raised_zero(g, zero), "uint8", _UINT8, True
     wanted = Dequantized(None, scale, zero, axis, elem_type)
 
     def each(real, what):
         before = byte_moves.quantized_before(g, what, wanted)
         if before is not None:
             return before
-        dtype = carrier(elem_type)
         return quantized(
             g, g.emit(real), scale, zero, dtype, elem_type, axis, block_size, bool(saturate)
         )
 
     product = g.products.get(g.node.input[0])
+    joined = g.joined.get(g.node.input[0])
+    single = byte_products.is_single(g, scale)
     if (
         product is not None
-        and carrier(elem_type) in byte_products.BYTES
+        and single
+        and dtype in byte_products.BYTES
         and elem_type not in NARROW
+        and not precision
     ):
-        if byte_products.is_single(g, scale) and not precision:
-            zero = g.constant(0, carrier(elem_type)) if zero is None else zero
-            return _requantized_sum(g, product.sums.total(g), product.scale, scale, zero)
-    joined = g.joined.get(g.node.input[0])
-    if joined is not None and byte_products.is_single(g, scale):
-        return joined.join([each(*part) for part in zip(joined.real, joined.parts)])
-    return each(x, None if precision else g.dequantized_input(0))
+        zero = g.constant(0, dtype) if zero is None else zero
+        y = _requantized_sum(g, product.sums.total(g), product.scale, scale, zero, dtype)
+    elif joined is not None and single:
+        y = joined.join([each(*part) for part in zip(joined.real, joined.parts)])
+    else:
+        y = each(x, None if precision else g.dequantized_input(0))
+    if not raises:
+        return y
+    g.raised[g.node.output[0]] = y = g.emit(y)
+    return op.astype(op.subtract(op.astype(y, "int32"), g.constant(128, "int32")), "int8")
+
+
+def _raised_zero(g, zero):
+    """The zero point of signed bytes that are carried as unsigned ones."""
+    raise_by = g.constant(128, "int32")
+    if zero is None:
+        return raise_by
+    value = known(zero)
+    if value is not None:
+        return g.constant(value.astype(np.int32) + 128)
+    return g.emit(op.add(op.astype(zero, "int32"), raise_by))
 
 
 @onnx_op("DynamicQuantizeLinear", since=11)
@@ -191,11 +227,11 @@ def dynamic_quantize_linear(g: Graph, x: Expr) -> tuple:
 # ---- operators on quantized tensors
 
 
-def _requantized_sum(g, y, scale, y_scale, y_zero):
+def _requantized_sum(g, y, scale, y_scale, y_zero, dtype=None):
     """Integers in units of `scale`.  One factor does both steps: halves fall as they do elsewhere."""
     factor = _ratio(g, g.emit(scale), _as(g, _along(g, y_scale, y, 1), "float32"))
     rounded = op.round(g.emit(op.multiply(g.emit(op.astype(y, "float32")), factor)))
-    dtype = g.dtype(y_zero)
+    dtype = dtype or g.dtype(y_zero)
     zero = _along(g, y_zero, y, 1)
     return _saturated(g, g.emit(rounded), zero, dtype, g.elem_type_of(dtype))
 
