@@ -102,13 +102,18 @@ class Sampler {
  public:
   Sampler(const GridSample& a, DLDataType real) : a_(a), real_(real) {}
 
-  std::vector<Tap> Taps(const Expr& position, const Expr& extent) const {
+  // Where a position lies, counted in elements.
+  Expr Place(const Expr& position, const Expr& extent) const {
     Expr size = ir::Cast(real_, extent);
     Expr at = a_.align_corners ? (position + Real(1)) * Real(0.5) * (size - Real(1))
                                : ((position + Real(1)) * size - Real(1)) * Real(0.5);
     // Nothing is read further out, and integers hold what is left.
     at = ir::Max(ir::Min(at, Real(1e9)), Real(-1e9));
-    if (a_.method != "bicubic") at = Folded(at, size);
+    return a_.method == "bicubic" ? at : Folded(at, size);
+  }
+
+  std::vector<Tap> Taps(const Expr& at, const Expr& extent) const {
+    Expr size = ir::Cast(real_, extent);
     if (a_.method == "nearest") {
       return {TapAt(ir::Cast(Int(64), CallIntrin(Intrin::kRound, {at})), Expr(), extent)};
     }
@@ -129,6 +134,8 @@ class Sampler {
     }
     return taps;
   }
+
+  size_t NumTaps() const { return a_.method == "nearest" ? 1 : a_.method == "bilinear" ? 2 : 4; }
 
  private:
   Expr Real(double v) const { return ir::ConstFloat(real_, v); }
@@ -167,6 +174,40 @@ class Sampler {
   DLDataType real_;
 };
 
+// From this many channels on, taps are computed once for all of them.
+constexpr int64_t kManyChannels = 4;
+
+// The taps of the places of one axis, in memory: what lies outside has the index -1.
+std::vector<std::pair<Tensor, Tensor>> StoredTaps(const Sampler& sampler, const Tensor& grid,
+                                                  int64_t axis, const Expr& extent,
+                                                  DLDataType real) {
+  Dims shape{grid->shape[0]};
+  for (int d = 2; d < grid.ndim(); ++d) shape.push_back(grid->shape[d]);
+  auto place = [&](const Indices& i) {
+    Indices at{i[0], Expr(axis)};
+    for (int d = 1; d < static_cast<int>(i.size()); ++d) at.push_back(i[d]);
+    return sampler.Place(Widen(grid(at)), extent);
+  };
+  const Tensor places = tir::Compute(shape, place, "place");
+  auto taps_at = [&](const Indices& i) { return sampler.Taps(places(i), extent); };
+  std::vector<std::pair<Tensor, Tensor>> stored;
+  for (size_t n = 0; n < sampler.NumTaps(); ++n) {
+    auto index = [&](const Indices& i) -> Expr {
+      const Tap tap = taps_at(i)[n];
+      Expr narrow = ir::Cast(Int(32), tap.index);  // positions are bounded by 10^9
+      Expr none = ir::Cast(Int(32), Expr(-1));
+      return tap.inside.defined() ? ir::Select(tap.inside, narrow, none) : narrow;
+    };
+    auto weight = [&](const Indices& i) -> Expr {
+      const Tap tap = taps_at(i)[n];
+      return tap.weight.defined() ? tap.weight : ir::ConstFloat(real, 1);
+    };
+    stored.emplace_back(tir::Compute(shape, index, "tap_index"),
+                        tir::Compute(shape, weight, "tap_weight"));
+  }
+  return stored;
+}
+
 Tensors ComputeGridSample(const ComputeArgs& in, const GridSample& a) {
   const Tensor &x = in[0], &grid = in[1];
   DLDataType dtype = in.OutDtype();
@@ -174,15 +215,35 @@ Tensors ComputeGridSample(const ComputeArgs& in, const GridSample& a) {
   const int num_spatial = x.ndim() - 2;
   Dims extents;
   for (int s = 0; s < num_spatial; ++s) extents.push_back(x->shape[2 + s]);
-  auto formula = [&](const Indices& i) -> Expr {
-    Sampler sampler(a, real);
-    std::vector<std::vector<Tap>> taps;
-    for (int s = 0; s < num_spatial; ++s) {
-      // The grid names the last axis first.
-      Indices at = i;
+  const Sampler sampler(a, real);
+  const auto* channels = x->shape[1].as<ir::IntImmObj>();
+  const bool shares = channels == nullptr || channels->value >= kManyChannels;
+  // The grid names the last axis first.
+  std::vector<std::vector<std::pair<Tensor, Tensor>>> stored;
+  for (int s = 0; s < num_spatial && shares; ++s)
+    stored.push_back(StoredTaps(sampler, grid, num_spatial - 1 - s, extents[s], real));
+  auto taps_of = [&](int s, const Indices& i) -> std::vector<Tap> {
+    Indices at = i;
+    if (!shares) {
       at.Set(1, Expr(int64_t{num_spatial - 1 - s}));
-      taps.push_back(sampler.Taps(Widen(grid(at)), extents[s]));
+      return sampler.Taps(sampler.Place(Widen(grid(at)), extents[s]), extents[s]);
     }
+    at.erase(at.begin() + 1);
+    std::vector<Tap> taps;
+    for (const auto& [indices, weights] : stored[s]) {
+      Expr index = ir::Cast(Int(64), indices(at));
+      Expr weight = a.method == "nearest" ? Expr() : weights(at);
+      if (a.padding_mode != "zeros") {
+        taps.push_back({index, weight, Expr()});
+      } else {
+        taps.push_back({ir::Max(index, Expr(0)), weight, ir::GreaterEqual(index, Expr(0))});
+      }
+    }
+    return taps;
+  };
+  auto formula = [&](const Indices& i) -> Expr {
+    std::vector<std::vector<Tap>> taps;
+    for (int s = 0; s < num_spatial; ++s) taps.push_back(taps_of(s, i));
     std::function<Expr(int, const Indices&, const Expr&)> along = [&](int s, const Indices& at,
                                                                       const Expr& inside) -> Expr {
       if (s == num_spatial) {

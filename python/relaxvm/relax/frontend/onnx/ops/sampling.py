@@ -35,16 +35,21 @@ def grid_sample(
         raise InvalidModel(f"mode is one of {sorted(_METHODS)}, not '{mode}'")
     if rank not in (4, 5):
         raise UnsupportedModel(f"works on 4 and 5 dimensions; its input has {rank}")
-    grid = op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
+    # Places lie along one axis, however short their own are: vectors run along it.
+    x, places = g.emit(x), g.shape(grid)
+    ones = [1] * (rank - 3)
+    flat = [places[0], *ones, g.product(places[1:-1]), places[-1]]
+    grid = op.permute_dims(g.emit(op.reshape(grid, flat)), [0, rank - 1, *range(1, rank - 1)])
     grid = grid if g.dtype(grid := g.emit(grid)) == g.dtype(x) else op.astype(grid, g.dtype(x))
-    return op.image.grid_sample(
+    samples = op.image.grid_sample(
         x,
-        grid,
+        g.emit(grid),
         method=_METHODS[mode],
         layout="NCHW" if rank == 4 else "NCDHW",
         padding_mode=padding_mode,
         align_corners=bool(align_corners),
     )
+    return op.reshape(g.emit(samples), [*g.shape(x)[:2], *places[1:-1]])
 
 
 @onnx_op("AffineGrid", since=20)
