@@ -2,6 +2,7 @@
 """Tensors joined of parts that are joined themselves: each part is copied once, as long as it lies in memory."""
 
 import numpy as np
+import pytest
 
 import relaxvm
 from relaxvm import relax
@@ -65,3 +66,111 @@ def test_pictures_of_a_batch_that_may_be_one_are_cut_further_for_threads() -> No
         rows, high = (at - low)[:, None], np.minimum(low + 1, sizes[2] - 1)
         a = a[..., low, :] * (1 - rows) + a[..., high, :] * rows
         np.testing.assert_allclose(got, a.transpose(0, 2, 3, 1), atol=1e-6)
+
+
+def joined(
+    shapes: list[list[object]], axis: int, rectify: bool = False, scaled: bool = False
+) -> relaxvm.IRModule:
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)
+    ]
+    width = sum(shape[axis] for shape in shapes) if scaled else 0
+    scale = relax.Var("scale", relax.TensorType([width], "float32"))
+    with builder.function("main", [*params, scale] if scaled else params):
+        with builder.dataflow():
+            out = op.concat(params, axis=axis)
+            out = op.nn.relu(out) if rectify else out
+            out = builder.emit_output(op.multiply(out, scale) if scaled else out)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def scheduled(mod: relaxvm.IRModule) -> str:
+    functions = relaxvm.compile(mod, stop_after="scheduled").functions.values()
+    return "".join(f.script() for f in functions if not isinstance(f, relax.Function))
+
+
+def run(mod: relaxvm.IRModule, parts: list[np.ndarray], num_threads: int = 2) -> np.ndarray:
+    vm = relax.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+    vm.set_num_threads(num_threads)
+    return vm["main"](*(relaxvm.runtime.tensor(a) for a in parts)).numpy()
+
+
+@pytest.mark.parametrize(("count", "axis"), [(4, 0), (4, 1), (4, 2), (100, 1), (130, 0)])
+def test_many_parts_of_unknown_sizes_share_one_loop(count: int, axis: int) -> None:
+    """Also more of them than the simplifier adds up."""
+    sizes = [relaxvm.tirx.Var(f"d{i}", "int64") for i in range(count)]
+    shapes: list[list[object]] = [[3, 2, 5] for _ in sizes]
+    for shape, size in zip(shapes, sizes):
+        shape[axis] = size
+    rectify = count == 4
+    mod = joined(shapes, axis, rectify)
+    assert scheduled(mod).count("T.parallel") == 1
+    parts = []
+    for _ in sizes:
+        shape = [3, 2, 5]
+        shape[axis] = int(RNG.integers(0, 40))
+        parts.append(whole(*shape))
+    want = np.concatenate(parts, axis)
+    want = np.maximum(want, 0) if rectify else want
+    np.testing.assert_array_equal(run(mod, parts), want)
+    empty = [part[tuple(slice(0 if i == axis else None) for i in range(3))] for part in parts]
+    np.testing.assert_array_equal(run(mod, empty), np.concatenate(empty, axis))
+
+
+def test_parts_of_one_size_are_rows_of_one_loop_beside_the_others() -> None:
+    """As in DenseNet: a wide part first, then narrow ones, and a formula that goes by the place."""
+    n = relaxvm.tirx.Var("n", "int64")
+    widths = [64] + [32] * 9 + [7, 7]
+    mod = joined([[n, 9, w] for w in widths], 2, scaled=True)
+    # The wide part, the nine, and the two that are too few to be looked up.
+    assert scheduled(mod).count("T.parallel") == 4
+    by = whole(sum(widths))
+    for batch in (0, 1, 5):
+        parts = [whole(batch, 9, w) for w in widths]
+        want = np.concatenate(parts, 2) * by
+        for num_threads in (1, 2):
+            got = run(mod, [*parts, by], num_threads)
+            np.testing.assert_array_equal(got, want)
+
+
+def test_parts_of_many_known_sizes_are_one_loop() -> None:
+    widths = list(range(3, 43))
+    mod = joined([[6, w] for w in widths], 1)
+    assert scheduled(mod).count("T.parallel") == 1
+    parts = [whole(6, w) for w in widths]
+    np.testing.assert_array_equal(run(mod, parts), np.concatenate(parts, 1))
+
+
+def test_parts_of_different_formulas_are_not_taken_for_one_another() -> None:
+    builder = relax.BlockBuilder()
+    d = [relaxvm.tirx.Var(f"d{i}", "int64") for i in range(12)]
+    params = [
+        relax.Var(f"x{i}", relax.TensorType([size, 4], "float32")) for i, size in enumerate(d)
+    ]
+    forms = [op.negative, op.nn.relu, lambda x: op.add(x, relax.const(1.5, "float32")), op.abs]
+    with builder.function("main", params):
+        with builder.dataflow():
+            parts = [forms[i % 4](x) for i, x in enumerate(params)]
+            out = builder.emit_output(op.concat([*parts, params[3]], axis=0))
+        builder.emit_func_output(out)
+    values = [whole(int(size), 4) for size in RNG.integers(0, 9, 12)]
+    numbers = [np.negative, lambda x: np.maximum(x, 0), lambda x: x + np.float32(1.5), np.abs]
+    want = np.concatenate([*(numbers[i % 4](x) for i, x in enumerate(values)), values[3]])
+    np.testing.assert_array_equal(run(builder.get(), values), want)
+
+
+def test_parts_that_the_program_makes_itself_are_read_after_they_are_made() -> None:
+    """Sums along rows stand in temporaries; only what nothing writes to is found by its address."""
+    builder = relax.BlockBuilder()
+    m = relaxvm.tirx.Var("m", "int64")
+    params = [relax.Var(f"x{i}", relax.TensorType([m, 33], "float32")) for i in range(6)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            parts = [op.sum(x, axis=[1], keepdims=True) for x in params]
+            out = builder.emit_output(op.concat(parts, axis=1))
+        builder.emit_func_output(out)
+    values = [whole(19, 33) for _ in params]
+    want = np.concatenate([x.sum(1, keepdims=True) for x in values], 1)
+    np.testing.assert_array_equal(run(builder.get(), values), want)

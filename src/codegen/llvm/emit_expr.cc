@@ -4,6 +4,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
+#include "tir/address.h"
 #include "tir/byte_table.h"
 
 namespace relaxvm::codegen {
@@ -330,6 +331,17 @@ const BufferSlot& ProgramEmitter::SlotOf(const tir::BufferLoadObj* e) {
                     e->buffer->name, " is read where it is not allocated");
   }
   return it->second;
+}
+
+void ProgramEmitter::VisitCall(const ir::CallObj* e) {
+  const tir::BufferLoadObj* load = tir::LoadOfAddress(e);
+  if (load == nullptr) {
+    ::relaxvm::Fail(ErrorKind::kTypeError, e->span.Place(), "tensor program ", name_,
+                    ": a call of another function has no native code");
+  }
+  const BufferSlot& slot = SlotOf(load);
+  Value* pointer = ElementPointer(slot, AddressOf(slot, load->indices).offset);
+  result_ = b_.CreatePtrToInt(pointer, b_.getInt64Ty());
 }
 
 void ProgramEmitter::VisitOther(const ir::ExprObj* e) {

@@ -9,6 +9,7 @@
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
 #include "target/kernel_abi.h"
+#include "tir/address.h"
 
 namespace relaxvm::codegen {
 
@@ -85,6 +86,12 @@ void ProgramEmitter::VisitAllocBuffer(const tir::AllocBufferObj* s) {
   f_->memo.clear();
   tir::Buffer buffer(s->buffer);
   const tir::BufferTypeObj* type = buffer.type();
+  if (type->storage_scope == tir::kAddressScope && type->elem_offset.defined()) {
+    Value* data = b_.CreateIntToPtr(EvalIndex(type->elem_offset), b_.getPtrTy());
+    DefineBuffer(buffer, data, BufferSlot::Role::kInput, /*offset_done=*/true);
+    f_->memo.clear();
+    return;
+  }
   int64_t bytes = type->strides.empty() ? ConstantBytes(type) : -1;
   bool local = type->storage_scope == "local";
   if (local && bytes < 0) {

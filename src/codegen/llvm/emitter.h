@@ -133,6 +133,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   void VisitShuffle(const ir::ShuffleObj* e) override;
   void VisitIntrin(const ir::IntrinObj* e) override;
   void VisitBufferLoad(const tir::BufferLoadObj* e) override;
+  void VisitCall(const ir::CallObj* e) override;
   void VisitOther(const ir::ExprObj* e) override;
   llvm::Value* EmitBranch(const ir::IntrinObj* e, llvm::Value* condition);
   llvm::Value* EmitMaskedChoice(const ir::IntrinObj* e, llvm::Value* condition);

@@ -46,6 +46,13 @@ class KeyWriter : public tir::StmtVisitor {
     Tag('s');
     Text(e->value);
   }
+  void VisitCall(const ir::CallObj* e) override {
+    Node('x', e);
+    const auto* callee = e->op.as<ir::ExternFuncObj>();
+    Text(callee != nullptr ? std::string(callee->global_symbol) : "");
+    Number(static_cast<int64_t>(e->args.size()));
+    StmtVisitor::VisitCall(e);
+  }
   void VisitBinary(const ir::BinaryObj* e) override {
     Node('b', e);
     Number(static_cast<int64_t>(e->op));

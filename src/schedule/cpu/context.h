@@ -42,8 +42,10 @@ struct Streaming {
   // Null: they never hold both.
   Expr Both(arith::Analyzer* analyzer) const;
 };
-// `flat` has all its axes.
-Streaming StreamingOf(const Stage& flat, Context* context);
+// The first of these; null: the result is a temporary.
+Expr IsLarge(const Stage& stage, Context* context);
+// `flat` has all its axes; `larger` is what IsLarge says, or a variable that holds it.
+Streaming StreamingOf(const Stage& flat, Context* context, const Expr& larger);
 
 // One stage: all axes but the one along the lanes are rows.
 Stmt EmitSingle(const Stage& stage, Context* context);

@@ -108,9 +108,28 @@ struct AttentionForm {
 std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Machine& traits,
                                            arith::Analyzer* analyzer);
 
-// The stage cut where its formula chooses by the position on one axis; the stage itself when it
-// does not, or too often.
-std::vector<Stage> PiecesOf(const Stage& stage, arith::Analyzer* analyzer);
+// A stage cut where its formula chooses by the position on one axis; the stage itself when it does
+// not, or too often.
+struct Pieces {
+  ffi::Array<Stmt> definitions;  // of variables that the stages use
+  std::vector<Stage> stages;
+};
+Pieces PiecesOf(const Stage& stage, arith::Analyzer* analyzer);
+
+// Stages that differ in what they read, and in sizes and places, as one: code for each of a hundred
+// parts would take a minute to compile.
+struct Family {
+  Stage stage;               // any of them
+  Axis member;               // which one; its extent is how many there are
+  ffi::Array<Stmt> tables;   // what differs; stands before all of them
+  ffi::Array<Stmt> pick;     // looks up what differs for `member`
+  bool of_one_size = false;  // they have the same extents
+};
+// Flat elementwise stages in families, of one where nothing is like them.  `is_input`: nothing of
+// the program writes to the buffer.
+std::vector<Family> FamiliesOf(const std::vector<Stage>& stages,
+                               const std::function<bool(const Var&)>& is_input,
+                               arith::Analyzer* analyzer);
 
 // A reduction in parts: `each` for every `part`, which fills `partial`, then `rest`.
 struct Parts {

@@ -166,7 +166,8 @@ class RowGroup {
     const Stage* result = OneResult(group);
     const Streaming past = result == nullptr
                                ? Streaming()
-                               : StreamingOf(FlattenStage(*result, &context_->analyzer), context_);
+                               : StreamingOf(FlattenStage(*result, &context_->analyzer), context_,
+                                             IsLarge(*result, context_));
     const Stmt plain = EmitRows(group, row_axes, past.Both(&context_->analyzer));
     if (!past.larger.defined() || row_axes.empty()) return plain;
     // The last stage alone can be made to store from any multiple of the vector on.

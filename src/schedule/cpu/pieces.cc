@@ -1,16 +1,138 @@
 // SPDX-License-Identifier: Apache-2.0
 // PiecesOf: a stage whose formula chooses by position (concat, stack) becomes several, one for each
 // part of the axis, so that no element is asked where it comes from.
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
 #include "schedule/cpu/cpu.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
 
+using ir::Binary;
 using ir::BinaryObj;
 using ir::BinaryOp;
 using ir::Intrin;
+using ir::IntrinObj;
 
-constexpr size_t kMaxPieces = 64;
+constexpr size_t kMaxPieces = 512;  // the formula is as deep
+
+// Names for the sums of sizes at which a formula chooses: d0, d0 + d1, d0 + d1 + d2 ...  become
+// variables, each defined by the one before it.  Everything that is asked about them is then as
+// small for the last part as for the first.
+class Ends : public tir::StmtMutator {
+ public:
+  explicit Ends(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
+
+  // The formula with its ends named.
+  Expr Name(const Expr& value) {
+    tir::PostOrderVisit(tir::Evaluate(value), [&](const ffi::ObjectRef& node) {
+      const auto* choice = node.as<IntrinObj>();
+      if (choice == nullptr || choice->intrin != Intrin::kIfThenElse) return;
+      const auto* compare = choice->args[0].as<BinaryObj>();
+      if (compare == nullptr || compare->op != BinaryOp::kLT || !IsSum(compare->b)) return;
+      if (seen_.insert(compare->b.get()).second) NameSum(compare->b);
+    });
+    return ends_.empty() ? value : Mutate(value);
+  }
+
+  // The end of the axis itself: the next one after the last of the others, or else as it is.
+  Expr Extent(const Expr& extent) {
+    if (ends_.empty() || !IsSum(extent)) return extent;
+    const size_t known = ends_.size();
+    const Expr named = NameSum(extent);
+    const End* last = Find(named);
+    const bool follows =
+        last != nullptr && ends_.size() == known + 1 && last->before.same_as(ends_[known - 1].var);
+    if (follows) return named;
+    num_defined_ = known;
+    return extent;
+  }
+
+  // Surely a <= b?
+  bool AtMost(const Expr& a, const Expr& b) const {
+    if (a.same_as(b) || ir::IsIntValue(a, 0)) {
+      const End* end = Find(b);
+      if (a.same_as(b) || end == nullptr) return a.same_as(b) || analyzer_->ProveAtLeast(b, 0);
+    }
+    for (const End* end = Find(b); end != nullptr && end->grows; end = Find(end->before)) {
+      if (end->before.same_as(a)) return true;
+      if (Find(end->before) == nullptr) return AtMost(a, end->before);
+    }
+    return analyzer_->Prove(ir::LessEqual(Sum(a), Sum(b)));
+  }
+
+  // to - from
+  Expr Between(const Expr& from, const Expr& to) const {
+    const End* end = Find(to);
+    if (end != nullptr && end->before.same_as(from)) return end->step;
+    return analyzer_->Simplify(to - from);
+  }
+
+  ffi::Array<Stmt> Definitions() const {
+    ffi::Array<Stmt> seq;
+    for (size_t i = 0; i < std::min(num_defined_, ends_.size()); ++i)
+      seq.push_back(tir::Bind(ends_[i].var, ends_[i].before + ends_[i].step));
+    return seq;
+  }
+
+  Expr MutateBinary(const Binary& b) override {
+    const Expr e = StmtMutator::MutateBinary(b);
+    const auto* sum = e.as<BinaryObj>();
+    if (sum == nullptr || sum->op != BinaryOp::kAdd || e.dtype() != Int(64)) return e;
+    std::vector<size_t>& after = by_before_[sum->a.get()];
+    for (const size_t i : after) {
+      if (ir::StructuralEqual(ends_[i].step, sum->b)) return ends_[i].var;
+    }
+    if (!naming_) return e;
+    const End* before = Find(sum->a);
+    End end{Var("end", Int(64)), sum->a, sum->b,
+            (before != nullptr ? before->sum : sum->a) + sum->b};
+    end.grows = analyzer_->ProveAtLeast(end.step, 0);
+    after.push_back(ends_.size());
+    index_.emplace(end.var.get(), ends_.size());
+    ends_.push_back(end);
+    return end.var;
+  }
+
+ private:
+  struct End {
+    Var var;
+    Expr before, step;  // var = before + step
+    Expr sum;           // without names
+    bool grows = false;
+  };
+
+  Expr NameSum(const Expr& sum) {
+    naming_ = true;
+    const Expr named = Mutate(sum);
+    naming_ = false;
+    return named;
+  }
+
+  Expr Sum(const Expr& e) const {
+    const End* end = Find(e);
+    return end == nullptr ? e : end->sum;
+  }
+  static bool IsSum(const Expr& e) {
+    const auto* binary = e.as<BinaryObj>();
+    return binary != nullptr && binary->op == BinaryOp::kAdd;
+  }
+  const End* Find(const Expr& e) const {
+    auto it = index_.find(e.get());
+    return it == index_.end() ? nullptr : &ends_[it->second];
+  }
+
+  arith::Analyzer* analyzer_;
+  bool naming_ = false;
+  std::vector<End> ends_;
+  size_t num_defined_ = std::numeric_limits<size_t>::max();
+  std::unordered_map<const ffi::Object*, size_t> index_;
+  std::unordered_map<const ffi::Object*, std::vector<size_t>> by_before_;
+  std::unordered_set<const ffi::Object*> seen_;
+};
 
 // axis < threshold
 struct Cut {
@@ -18,78 +140,150 @@ struct Cut {
   Expr threshold;
 };
 
+// The part [from, to) of an axis.
+struct Range {
+  Expr from, to;
+};
+
 class Cutter {
  public:
-  explicit Cutter(arith::Analyzer* analyzer) : analyzer_(analyzer) {}
+  Cutter(const Stage& stage, arith::Analyzer* analyzer)
+      : stage_(stage), analyzer_(analyzer), ends_(analyzer), indices_(stage.indices) {}
 
-  // Appends the pieces of `stage`; false when there would be too many.
-  bool Run(const Stage& stage, std::vector<Stage>* pieces) {
-    std::optional<Cut> cut = FindCut(stage);
-    if (!cut.has_value()) {
-      pieces->push_back(stage);
-      return pieces->size() <= kMaxPieces;
+  // Absent when there would be too many.
+  std::optional<Pieces> Run() {
+    const Expr value = ends_.Name(stage_.value);
+    std::vector<Range> ranges;
+    for (const Axis& axis : stage_.spatial) ranges.push_back({Expr(0), axis.extent});
+    if (const std::optional<Cut> first = FindCut(value)) {
+      Range& range = ranges[first->axis];
+      range.to = ends_.Extent(range.to);
+      NameSizes(range.to, first->axis);
     }
-    const Axis axis = stage.spatial[cut->axis];
-    const Expr at = analyzer_->Simplify(ir::Min(ir::Max(cut->threshold, 0), axis.extent));
-    return Part(stage, *cut, Expr(0), at, true, pieces) &&
-           Part(stage, *cut, at, axis.extent - at, false, pieces);
+    if (!Divide(value, ranges)) return std::nullopt;
+    pieces_.definitions = ends_.Definitions();
+    return std::move(pieces_);
   }
 
  private:
-  // The part [from, from + extent) of the axis, where the condition is `holds`.
-  bool Part(const Stage& stage, const Cut& cut, const Expr& from, const Expr& extent, bool holds,
-            std::vector<Stage>* pieces) {
-    const Axis axis = stage.spatial[cut.axis];
-    const Expr size = analyzer_->Simplify(extent);
-    if (ir::AsInt(size).value_or(1) <= 0) return true;
-    Stage part = stage;
-    Axis inside{Var(axis.var->name, Int(64)), size};
+  // Where the axis that is cut is a dimension of the result, places in it are told with its name.
+  void NameSizes(const Expr& extent, size_t axis) {
+    ffi::Array<Expr> shape = stage_.out->shape();
+    if (extent.same_as(stage_.spatial[axis].extent) || shape.size() != indices_.size()) return;
+    Expr offset = 0;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const bool is_cut = ir::StructuralEqual(shape[i], stage_.spatial[axis].extent);
+      offset = offset * (is_cut ? extent : shape[i]) + indices_[i];
+    }
+    indices_ = {offset};
+  }
+
+  bool Divide(const Expr& value, const std::vector<Range>& ranges) {
+    const std::optional<Cut> cut = FindCut(value);
+    if (!cut.has_value()) return Finish(value, ranges);
+    const Range whole = ranges[cut->axis];
+    Expr at = cut->threshold;
+    if (!ends_.AtMost(whole.from, at)) at = ir::Max(at, whole.from);
+    if (!ends_.AtMost(at, whole.to)) at = ir::Min(at, whole.to);
+    if (!at.same_as(cut->threshold)) at = analyzer_->Simplify(at);
+    return Part(value, *cut, ranges, {whole.from, at}, true) &&
+           Part(value, *cut, ranges, {at, whole.to}, false);
+  }
+
+  bool Part(const Expr& value, const Cut& cut, std::vector<Range> ranges, const Range& range,
+            bool holds) {
+    const auto from = ir::AsInt(range.from), to = ir::AsInt(range.to);
+    if (range.from.same_as(range.to) || (from.has_value() && to.has_value() && *from >= *to))
+      return true;
+    ranges[cut.axis] = range;
+    return Divide(Decide(value, cut, holds), ranges);
+  }
+
+  // A part that nothing cuts any more.
+  bool Finish(const Expr& value, const std::vector<Range>& ranges) {
+    Stage part = stage_;
     ffi::Map<Var, Expr> map;
-    map.Set(axis.var, analyzer_->Simplify(from + inside.var));
-    part.spatial[cut.axis] = inside;
-    part.value = tir::Substitute(Decide(stage, cut, holds), map);
-    part.indices = stage.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
-    return Run(part, pieces);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const Axis& axis = stage_.spatial[i];
+      const Range& range = ranges[i];
+      if (range.to.same_as(axis.extent) && ir::IsIntValue(range.from, 0)) continue;
+      const Expr size = ends_.Between(range.from, range.to);
+      if (ir::AsInt(size).value_or(1) <= 0) return true;
+      const Axis inside{Var(axis.var->name, Int(64)), size};
+      map.Set(axis.var, range.from + inside.var);
+      part.spatial[i] = inside;
+    }
+    part.value = tir::Substitute(value, map);
+    part.indices = indices_.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+    pieces_.stages.push_back(part);
+    return pieces_.stages.size() <= kMaxPieces;
   }
 
   // Is `condition` a comparison of one axis with something that no axis changes?
-  std::optional<Cut> AsCut(const Stage& stage, const Expr& condition) const {
+  const std::optional<Cut>& AsCut(const Expr& condition) const {
+    auto [it, fresh] = cuts_.try_emplace(condition.get());
+    if (!fresh) return it->second.second;
+    it->second.first = condition;  // keeps the key alive
+    std::optional<Cut>& cut = it->second.second;
     const auto* compare = condition.as<BinaryObj>();
-    if (compare == nullptr || compare->op != BinaryOp::kLT) return std::nullopt;
-    auto linear = LinearOffset::Of(compare->a - compare->b, stage.spatial);
-    if (!linear.has_value()) return std::nullopt;
-    std::optional<Cut> cut;
-    for (size_t i = 0; i < stage.spatial.size(); ++i) {
-      const Expr coeff = analyzer_->Simplify(linear->Coeff(stage.spatial[i].var));
+    if (compare == nullptr || compare->op != BinaryOp::kLT) return cut;
+    auto linear = LinearOffset::Of(compare->a - compare->b, stage_.spatial);
+    if (!linear.has_value()) return cut;
+    for (size_t i = 0; i < stage_.spatial.size(); ++i) {
+      const Expr coeff = analyzer_->Simplify(linear->Coeff(stage_.spatial[i].var));
       if (ir::IsIntValue(coeff, 0)) continue;
-      if (cut.has_value() || !ir::IsIntValue(coeff, 1)) return std::nullopt;
+      if (cut.has_value() || !ir::IsIntValue(coeff, 1)) {
+        cut.reset();
+        return cut;
+      }
       cut = Cut{i, analyzer_->Simplify(Expr(0) - linear->rest())};
     }
     return cut;
   }
 
   // An outermost one: the cuts of one side then leave the other side whole.
-  std::optional<Cut> FindCut(const Stage& stage) const {
+  std::optional<Cut> FindCut(const Expr& value) const {
     std::optional<Cut> found;
-    tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
-      const auto* choice = node.as<ir::IntrinObj>();
-      if (choice == nullptr || choice->intrin != Intrin::kIfThenElse) return;
-      if (std::optional<Cut> cut = AsCut(stage, choice->args[0])) found = cut;
-    });
+    auto visit = [&](const auto& self, const Expr& e) -> void {
+      if (found.has_value()) return;
+      const auto* choice = e.as<IntrinObj>();
+      if (choice != nullptr && choice->intrin == Intrin::kIfThenElse) {
+        found = AsCut(choice->args[0]);
+        if (found.has_value()) return;
+      }
+      for (const Expr& child : Children(e)) self(self, child);
+    };
+    visit(visit, value);
     return found;
   }
 
+  static std::vector<Expr> Children(const Expr& e) {
+    if (const auto* n = e.as<IntrinObj>()) return {n->args.begin(), n->args.end()};
+    if (const auto* n = e.as<BinaryObj>()) return {n->a, n->b};
+    if (const auto* n = e.as<ir::CastObj>()) return {n->value};
+    if (const auto* n = e.as<ir::SelectObj>()) return {n->condition, n->true_value, n->false_value};
+    if (const auto* n = e.as<ir::LetObj>()) return {n->value, n->body};
+    if (const auto* n = e.as<tir::BufferLoadObj>()) return {n->indices.begin(), n->indices.end()};
+    return {};
+  }
+
+  bool IsSame(const Expr& a, const Expr& b) const {
+    if (a.same_as(b)) return true;
+    if (a.as<ir::VarObj>() && b.as<ir::VarObj>()) return false;
+    return analyzer_->ProveEqual(a, b);
+  }
+
   // The formula where conditions at this cut are known.
-  Expr Decide(const Stage& stage, const Cut& cut, bool holds) const {
+  Expr Decide(const Expr& value, const Cut& cut, bool holds) const {
     class Decider : public tir::StmtMutator {
      public:
-      Decider(const Cutter& cutter, const Stage& stage, const Cut& cut, bool holds)
-          : cutter_(cutter), stage_(stage), cut_(cut), holds_(holds) {}
+      Decider(const Cutter& cutter, const Cut& cut, bool holds)
+          : cutter_(cutter), cut_(cut), holds_(holds) {}
       Expr MutateIntrin(const ir::IntrinExpr& e) override {
         if (e->intrin == Intrin::kIfThenElse) {
-          std::optional<Cut> own = cutter_.AsCut(stage_, e->args[0]);
+          const std::optional<Cut>& own = cutter_.AsCut(e->args[0]);
           if (own.has_value() && own->axis == cut_.axis &&
-              cutter_.analyzer_->ProveEqual(own->threshold, cut_.threshold))
+              cutter_.IsSame(own->threshold, cut_.threshold))
             return Mutate(e->args[holds_ ? 1 : 2]);
         }
         return StmtMutator::MutateIntrin(e);
@@ -97,22 +291,27 @@ class Cutter {
 
      private:
       const Cutter& cutter_;
-      const Stage& stage_;
       const Cut& cut_;
       bool holds_;
     };
-    return Decider(*this, stage, cut, holds).Mutate(stage.value);
+    return Decider(*this, cut, holds).Mutate(value);
   }
 
+  const Stage& stage_;
   arith::Analyzer* analyzer_;
+  Ends ends_;
+  ffi::Array<Expr> indices_;
+  Pieces pieces_;
+  mutable std::unordered_map<const ffi::Object*, std::pair<Expr, std::optional<Cut>>> cuts_;
 };
 
 }  // namespace
 
-std::vector<Stage> PiecesOf(const Stage& stage, arith::Analyzer* analyzer) {
-  std::vector<Stage> pieces;
-  if (stage.combine != Combine::kNone || !Cutter(analyzer).Run(stage, &pieces)) return {stage};
-  return pieces;
+Pieces PiecesOf(const Stage& stage, arith::Analyzer* analyzer) {
+  if (stage.combine == Combine::kNone) {
+    if (std::optional<Pieces> pieces = Cutter(stage, analyzer).Run()) return *std::move(pieces);
+  }
+  return {{}, {stage}};
 }
 
 }  // namespace relaxvm::schedule::cpu

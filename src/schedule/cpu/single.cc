@@ -15,6 +15,8 @@ constexpr int64_t kBlockWork = 65536;    // additions of a block of reductions
 constexpr int64_t kWorkPerRow = 8192;    // additions; below it, finding the row would be felt
 constexpr int64_t kPlacesPerBlock = 32;  // of a window that moves along one axis
 constexpr int64_t kTypicalSize = 64;     // of a dimension that is not known
+// Additions of one of several pieces that is worth a loop of its own for its threads.
+constexpr int64_t kWorkOfLargePiece = 64 * kWorkPerThread;
 
 class SingleStage {
  public:
@@ -25,14 +27,51 @@ class SingleStage {
     DropUnitAxes(&pixels);
     if (const auto padded = EmitPixels(pixels, context_->machine, &context_->analyzer))
       return OverRows(padded->rows, padded->body, padded->work);
-    ffi::Array<Stmt> parts;
-    for (const Stage& piece : PiecesOf(stage, &context_->analyzer))
-      parts.push_back(EmitPiece(piece));
+    const Pieces pieces = PiecesOf(stage, &context_->analyzer);
+    ffi::Array<Stmt> parts = pieces.definitions;
+    if (pieces.stages.size() > 1) {  // asked once
+      const Expr large = IsLarge(stage, context_);
+      Var var("large", Bool());
+      large_ = !large.defined() || large.as<ir::IntImmObj>() ? large : Expr(var);
+      if (var.same_as(large_)) parts.push_back(tir::Bind(var, large));
+    } else {
+      large_ = IsLarge(stage, context_);
+    }
+    std::vector<Stage> flat;
+    for (const Stage& piece : pieces.stages) flat.push_back(Flat(piece));
+    auto is_input = [this](const Var& buffer) { return IsInput(buffer); };
+    for (const Family& family : FamiliesOf(flat, is_input, &context_->analyzer))
+      parts.push_back(EmitFamily(family));
     return SeqStmt::Flatten(parts);
   }
 
  private:
-  Stmt EmitPiece(const Stage& whole) {
+  bool IsInput(const Var& buffer) const {
+    const auto& stages = context_->program.stages;
+    return !context_->temps.count(buffer.get()) &&
+           std::none_of(stages.begin(), stages.end(),
+                        [&](const Stage& stage) { return Writes(stage, buffer); });
+  }
+
+  // Small members of one size are rows of one loop; others have loops of their own, one after the
+  // other.
+  Stmt EmitFamily(const Family& family) {
+    if (family.pick.empty()) return EmitPiece(family.stage);
+    ffi::Array<Stmt> parts = family.tables;
+    if (family.of_one_size && Estimated(WorkOf(family.stage)) < kWorkOfLargePiece) {
+      family_ = &family;
+      parts.push_back(EmitPiece(family.stage));
+      family_ = nullptr;
+    } else {
+      ffi::Array<Stmt> body = family.pick;
+      body.push_back(EmitPiece(family.stage));
+      parts.push_back(Loop(family.member.var, family.member.extent, tir::ForKind::kSerial,
+                           SeqStmt::Flatten(body)));
+    }
+    return SeqStmt::Flatten(parts);
+  }
+
+  Stage Flat(const Stage& whole) {
     // Parts that fill a vector are runs of memory.
     const Stage stage =
         whole.combine == Combine::kNone
@@ -42,9 +81,13 @@ class SingleStage {
     Stage flat = FlattenStage(stage, &context_->analyzer);
     DropUnitAxes(&flat);
     CollapseAxes(&flat, &context_->analyzer);
+    return flat;
+  }
+
+  Stmt EmitPiece(const Stage& flat) {
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
     if (const auto parts = InParts(flat, context_->machine)) return EmitParts(*parts, WorkOf(flat));
-    if (flat.spatial.empty()) return EmitNest(flat, context_->machine, &context_->analyzer);
+    if (flat.spatial.empty()) return Alone(flat);
     if (const auto moved = EmitInterleave(flat, context_->machine, &context_->analyzer))
       return OverRows(moved->rows, moved->body, moved->work);
     if (auto turned =
@@ -176,20 +219,34 @@ class SingleStage {
     const Axis axis = flat.spatial[0];
     const int64_t size = flat.combine == Combine::kNone ? kBlockElems : ResultsPerBlock(flat);
     if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= size)
-      return EmitNest(flat, context_->machine, &context_->analyzer);
+      return Alone(flat);
     const Blocks blocks = CutFirstAxis(flat, size);
     return OverRows({blocks.block}, EmitNest(blocks.part, context_->machine, &context_->analyzer),
                     blocks.work, StreamIf(flat));
   }
 
-  Stmt OverRows(const std::vector<Axis>& rows, Stmt body, const Expr& work,
-                const Expr& stream_if = Expr()) {
-    return RunRows({rows, std::move(body), work, stream_if}, &context_->analyzer);
+  Stmt Alone(const Stage& flat) {
+    return OverRows({}, EmitNest(flat, context_->machine, &context_->analyzer), WorkOf(flat));
+  }
+
+  Stmt OverRows(std::vector<Axis> rows, Stmt body, const Expr& work, Expr stream_if = Expr()) {
+    if (family_ != nullptr) {
+      rows.insert(rows.begin(), family_->member);
+      ffi::Array<Stmt> seq = family_->pick;
+      seq.push_back(body);
+      body = SeqStmt::Flatten(seq);
+      stream_if = Expr();  // where a result lies is known inside only
+    }
+    return RunRows({std::move(rows), std::move(body), work, stream_if}, &context_->analyzer);
   }
   int64_t Estimated(const Expr& e) { return Estimate(e, &context_->analyzer); }
-  Expr StreamIf(const Stage& flat) { return StreamingOf(flat, context_).Both(&context_->analyzer); }
+  Expr StreamIf(const Stage& flat) {
+    return StreamingOf(flat, context_, large_).Both(&context_->analyzer);
+  }
 
   Context* context_;
+  Expr large_;                      // IsLarge of the result
+  const Family* family_ = nullptr;  // whose members are rows of what is emitted
 };
 
 }  // namespace
@@ -258,16 +315,18 @@ Expr Streaming::Both(arith::Analyzer* analyzer) const {
   return ir::IsIntValue(both, 0) ? Expr() : both;
 }
 
-Streaming StreamingOf(const Stage& flat, Context* context) {
-  if (context->temps.count(flat.out->get()) || context->machine.l3_bytes == 0) return {};
+Expr IsLarge(const Stage& stage, Context* context) {
+  if (context->temps.count(stage.out->get()) || context->machine.l3_bytes == 0) return Expr();
+  Expr bytes = Expr(SizeInBytes(stage.out->elem_dtype()));
+  for (const Expr& d : stage.out->shape()) bytes = bytes * d;
+  return context->analyzer.Simplify(ir::Greater(bytes, Expr(context->machine.l3_bytes)));
+}
+
+Streaming StreamingOf(const Stage& flat, Context* context, const Expr& larger) {
+  if (!larger.defined() || ir::IsIntValue(larger, 0)) return {};
   const int64_t lanes = context->machine.Lanes(ElemBytes(flat));
   auto linear = LinearOffset::Of(flat.indices[0], flat.spatial);
   if (lanes < 2 || !linear.has_value()) return {};
-  Expr bytes = Expr(SizeInBytes(flat.out->elem_dtype()));
-  for (const Expr& d : flat.out->shape()) bytes = bytes * d;
-  const Expr larger =
-      context->analyzer.Simplify(ir::Greater(bytes, Expr(context->machine.l3_bytes)));
-  if (ir::IsIntValue(larger, 0)) return {};
   Expr aligned = ir::Equal(ir::FloorMod(linear->rest(), lanes), Expr(0));
   auto multiple = [&](const Expr& e) {
     aligned = ir::And(aligned, ir::Equal(ir::FloorMod(e, lanes), Expr(0)));
