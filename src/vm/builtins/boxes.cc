@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes chosen by score: how many are left depends on the data.
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,96 @@ class Kept {
   std::vector<float> top_, left_, bottom_, right_, area_;
 };
 
+// Chosen boxes on shelves, by where they begin along one axis.  A shelf is at least as wide as any
+// box, so what overlaps one stands on its shelf or on a neighbouring one: detectors that take all
+// classes at once put those far apart.
+class Shelves {
+ public:
+  explicit Shelves(const std::vector<Box>& boxes) {
+    const Span rows = SpanOf(boxes, &Box::top, &Box::bottom);
+    const Span columns = SpanOf(boxes, &Box::left, &Box::right);
+    begin_ = rows.Count() >= columns.Count() ? &Box::top : &Box::left;
+    const Span& span = rows.Count() >= columns.Count() ? rows : columns;
+    const double most = static_cast<double>(boxes.size() / kBoxesPerShelf);
+    const auto count = static_cast<int64_t>(std::max(1.0, std::min(span.Count(), most)));
+    least_ = span.least;
+    per_unit_ = count > 1 ? static_cast<double>(count) / (span.most - span.least) : 0;
+    shelves_.resize(static_cast<size_t>(count));
+  }
+
+  int64_t size() const { return size_; }
+
+  void Add(const Box& box) {
+    shelves_[ShelfOf(box)].Add(box);
+    ++size_;
+  }
+
+  bool Overlap(const Box& box, double threshold) const {
+    const size_t own = ShelfOf(box), end = std::min(own + 2, shelves_.size());
+    for (size_t i = own > 0 ? own - 1 : 0; i < end; ++i) {
+      if (shelves_[i].Overlap(box, threshold)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr size_t kBoxesPerShelf = 16;
+  static constexpr double kMargin = 1.001;  // for rounding
+
+  // Where boxes begin along an axis, and the longest of them.
+  struct Span {
+    double least = 0, most = 0, longest = 0;
+    // Shelves that are as wide as the longest box; 0 where a box has no finite place.
+    double Count() const {
+      const double count = std::floor((most - least) / (longest * kMargin));
+      return std::isfinite(count) ? count : 0;
+    }
+  };
+  static Span SpanOf(const std::vector<Box>& boxes, float Box::* begin, float Box::* end) {
+    Span span;
+    if (!boxes.empty()) span.least = span.most = boxes[0].*begin;
+    for (const Box& box : boxes) {
+      const double from = box.*begin, to = box.*end;
+      if (!std::isfinite(from) || !std::isfinite(to)) return {};
+      span.least = std::min(span.least, from);
+      span.most = std::max(span.most, from);
+      span.longest = std::max(span.longest, to - from);
+    }
+    return span;
+  }
+
+  size_t ShelfOf(const Box& box) const {
+    if (shelves_.size() == 1) return 0;
+    const double at = (static_cast<double>(box.*begin_) - least_) * per_unit_;
+    return std::min(static_cast<size_t>(at), shelves_.size() - 1);
+  }
+
+  float Box::* begin_ = nullptr;
+  double least_ = 0, per_unit_ = 0;
+  int64_t size_ = 0;
+  std::vector<Kept> shelves_;
+};
+
+// The boxes that have a score and may be chosen, best first; of equal ones the first.
+std::vector<int64_t> OrderOf(const float* score, int64_t count, std::optional<double> least) {
+  struct Scored {
+    float score;
+    int64_t box;
+  };
+  std::vector<Scored> scored;
+  for (int64_t n = 0; n < count; ++n) {
+    const bool wanted = !least.has_value() || static_cast<double>(score[n]) > *least;
+    if (wanted && score[n] == score[n]) scored.push_back({score[n], n});  // never NaN
+  }
+  std::sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) {
+    return a.score > b.score || (a.score == b.score && a.box < b.box);
+  });
+  std::vector<int64_t> order;
+  order.reserve(scored.size());
+  for (const Scored& s : scored) order.push_back(s.box);
+  return order;
+}
+
 const float* Floats(const Args& args, int32_t i, int ndim) {
   const DLTensor& t = args.TensorView(i);
   if (t.dtype != Float(32) || t.ndim != ndim || !runtime::IsHost(t.device) ||
@@ -120,26 +211,20 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
       std::min(static_cast<double>(num_boxes), std::max(0.0, NumberOf(args, 2))));
   const double threshold = NumberOf(args, 3);
   const bool centre = args.Int(4) != 0;
-  const bool has_least = args.size > 5;
-  const double least = has_least ? NumberOf(args, 5) : 0;
+  const auto least = args.size > 5 ? std::optional<double>(NumberOf(args, 5)) : std::nullopt;
   std::vector<int64_t> chosen;
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t c = 0; c < classes; ++c) {
       const float* score = scores + (b * classes + c) * num_boxes;
-      std::vector<int64_t> order;
-      for (int64_t n = 0; n < num_boxes; ++n) {
-        const bool wanted = !has_least || static_cast<double>(score[n]) > least;
-        if (wanted && score[n] == score[n]) order.push_back(n);  // never NaN
-      }
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int64_t x, int64_t y) { return score[x] > score[y]; });
-      Kept kept;
-      for (int64_t n : order) {
-        if (kept.size() >= limit) break;
-        const Box box = BoxOf(boxes + (b * num_boxes + n) * 4, centre);
-        if (kept.Overlap(box, threshold)) continue;
-        kept.Add(box);
-        chosen.insert(chosen.end(), {b, c, n});
+      const std::vector<int64_t> order = OrderOf(score, num_boxes, least);
+      std::vector<Box> candidates;
+      candidates.reserve(order.size());
+      for (int64_t n : order) candidates.push_back(BoxOf(boxes + (b * num_boxes + n) * 4, centre));
+      Shelves kept(candidates);
+      for (size_t i = 0; i < order.size() && kept.size() < limit; ++i) {
+        if (kept.Overlap(candidates[i], threshold)) continue;
+        kept.Add(candidates[i]);
+        chosen.insert(chosen.end(), {b, c, order[i]});
       }
     }
   }

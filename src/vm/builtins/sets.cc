@@ -69,6 +69,35 @@ ffi::Tensor Beside(const Elements& x, ffi::Tensor host) {
   return there;
 }
 
+// Where bits of `mask` are set.  Counted first: nothing grows, and no branch waits for an element.
+template <typename Word>
+std::vector<int64_t> PlacesWith(const Elements& x, uint64_t mask) {
+  auto is_set = [&](int64_t i) {
+    Word word;
+    std::memcpy(&word, x.data + static_cast<size_t>(i) * sizeof(Word), sizeof(Word));
+    return static_cast<size_t>((word & static_cast<Word>(mask)) != 0);
+  };
+  size_t count = 0;
+  for (int64_t i = 0; i < x.count; ++i) count += is_set(i);
+  std::vector<int64_t> places(count + 1);  // what is not taken is written once more behind the last
+  size_t at = 0;
+  for (int64_t i = 0; i < x.count; ++i) {
+    places[at] = i;
+    at += is_set(i);
+  }
+  places.resize(count);
+  return places;
+}
+
+std::vector<int64_t> PlacesWith(const Elements& x, uint64_t mask) {
+  switch (x.width) {
+    case 1: return PlacesWith<uint8_t>(x, mask);
+    case 2: return PlacesWith<uint16_t>(x, mask);
+    case 4: return PlacesWith<uint32_t>(x, mask);
+    default: return PlacesWith<uint64_t>(x, mask);
+  }
+}
+
 uint64_t SignBit(const Elements& x) { return uint64_t{1} << (x.dtype.bits - 1); }
 
 // A number that orders elements as they are: negative ones first, both zeros and all NaN equal, NaN
@@ -133,15 +162,13 @@ std::vector<std::vector<int64_t>> GroupEqual(const Elements& x, const Slices& sl
 void Nonzero(Args args, ffi::Any* result) {
   Elements x = HostElements(args, 0);
   uint64_t mask = IsFloat(x.dtype) ? SignBit(x) - 1 : ~uint64_t{0};  // -0.0 is zero
-  std::vector<int64_t> found;
-  for (int64_t i = 0; i < x.count; ++i) {
-    if ((x.Bits(i) & mask) != 0) found.push_back(i);
-  }
+  const std::vector<int64_t> found = PlacesWith(x, mask);
   auto ndim = static_cast<int64_t>(x.shape.size());
   auto count = static_cast<int64_t>(found.size());
   ffi::Tensor out = runtime::EmptyHostTensor({ndim, count}, Int(64));
   auto* indices = static_cast<int64_t*>(out.data_ptr());
-  for (int64_t n = 0; n < count; ++n) {
+  if (ndim == 1) std::copy(found.begin(), found.end(), indices);
+  for (int64_t n = 0; n < count && ndim > 1; ++n) {
     int64_t rest = found[static_cast<size_t>(n)];
     for (int64_t d = ndim; d-- > 0;) {
       int64_t extent = x.shape[static_cast<size_t>(d)];
