@@ -20,6 +20,9 @@ using tir::SeqStmt;
 // long as what fills them.
 constexpr int64_t kShortVectors = 4;
 
+// A line of so many vectors is cut where the formula's choices change.
+constexpr int64_t kFramedVectors = 4;
+
 enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
 struct Choice {
   AlongLanes kind = AlongLanes::kNothing;
@@ -171,6 +174,81 @@ class NestEmitter {
         BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
   }
 
+  // A formula that chooses by bounds on an axis: `inside` in [first, end) where `of_line` holds.
+  struct Framed {
+    Expr inside, outside;  // null: the formula is another one
+    Expr first = 0, end, of_line = ir::Const(Bool(), 1);
+  };
+
+  Framed FramedAlong(const Axis& axis) const {
+    const auto* choice = stage_.value.as<ir::IntrinObj>();
+    if (choice == nullptr || choice->intrin != Intrin::kIfThenElse ||
+        ir::AsInt(axis.extent).value_or(0) < kFramedVectors * lanes_)
+      return {};
+    Framed framed;
+    framed.end = axis.extent;
+    std::vector<Expr> todo = {choice->args[0]};
+    while (!todo.empty()) {
+      const Expr condition = todo.back();
+      todo.pop_back();
+      const auto* both = condition.as<ir::BinaryObj>();
+      if (both != nullptr && both->op == ir::BinaryOp::kAnd) {
+        todo.push_back(both->a);
+        todo.push_back(both->b);
+        continue;
+      }
+      if (!UsesVar(condition, axis.var)) {
+        framed.of_line = ir::And(framed.of_line, condition);
+        continue;
+      }
+      const Expr slack = AtLeastZero(condition);
+      const auto linear = slack.defined() ? LinearOffset::Of(slack, {axis}) : std::nullopt;
+      if (!linear.has_value()) return {};
+      const auto step = ir::AsInt(analyzer_->Simplify(linear->Coeff(axis.var)));
+      if (step == 1)
+        framed.first = ir::Max(framed.first, Expr(0) - linear->rest());
+      else if (step == -1)
+        framed.end = ir::Min(framed.end, linear->rest() + 1);
+      else
+        return {};
+    }
+    framed.inside = choice->args[1];
+    framed.outside = choice->args[2];
+    framed.first = analyzer_->Simplify(ir::Min(framed.first, axis.extent));
+    framed.end = analyzer_->Simplify(ir::Max(framed.end, framed.first));
+    return framed;
+  }
+
+  // Vectors [from, to) of the axis.
+  Stmt Blocks(const Axis& axis, const Expr& from, const Expr& to) const {
+    Var block("block", Int(64));
+    const Stmt loop = Loop(block, analyzer_->Simplify(to - from), ForKind::kSerial,
+                           OneVector(axis, (from + block) * Expr(lanes_), Expr()));
+    return FetchingAhead(loop, axis, from, /*vectors=*/1);
+  }
+
+  // The same for [0, blocks): only where a border passes through a vector its lanes are asked where
+  // they are.
+  Stmt Blocks(const Framed& framed, const Axis& axis, const Expr& blocks) const {
+    auto with = [&](const Expr& value, const Expr& from, const Expr& to) {
+      Stage part = stage_;
+      part.value = value;
+      return NestEmitter(part, traits_, analyzer_).Blocks(axis, from, to);
+    };
+    auto bound = [&](const Expr& e) { return analyzer_->Simplify(ir::Min(ir::Max(e, 0), blocks)); };
+    const Expr before = bound(ir::FloorDiv(framed.first, lanes_));
+    const Expr first = bound(ir::CeilDiv(framed.first, lanes_));
+    const Expr end = analyzer_->Simplify(ir::Max(bound(ir::FloorDiv(framed.end, lanes_)), first));
+    const Expr after = analyzer_->Simplify(ir::Max(bound(ir::CeilDiv(framed.end, lanes_)), end));
+    const Stmt line =
+        SeqStmt::Flatten({with(framed.outside, 0, before), with(stage_.value, before, first),
+                          with(framed.inside, first, end), with(stage_.value, end, after),
+                          with(framed.outside, after, blocks)});
+    const Expr of_line = analyzer_->Simplify(framed.of_line);
+    if (ir::IsIntValue(of_line, 1)) return line;
+    return tir::IfThenElse(of_line, line, with(framed.outside, 0, blocks));
+  }
+
   Stmt AlongSpatial(size_t index) const {
     if (auto done = EmitShortRows(stage_, lanes_, analyzer_)) return *done;
     if (stage_.combine != Combine::kNone)
@@ -178,10 +256,9 @@ class NestEmitter {
     const Axis axis = stage_.spatial[index];
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(axis.extent, lanes_));
     const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
-    Var block("block", Int(64));
-    Stmt whole =
-        Loop(block, blocks, ForKind::kSerial, OneVector(axis, block * Expr(lanes_), Expr()));
-    ffi::Array<Stmt> seq = {FetchingAhead(whole, axis, /*from=*/0, /*vectors=*/1)};
+    const Framed framed = stage_.ahead.defined() ? Framed() : FramedAlong(axis);
+    ffi::Array<Stmt> seq = {framed.inside.defined() ? Blocks(framed, axis, blocks)
+                                                    : Blocks(axis, 0, blocks)};
     if (!analyzer_->ProveEqual(done, axis.extent)) {
       seq.push_back(
           tir::IfThenElse(ir::Less(done, axis.extent), OneVector(axis, done, axis.extent)));
