@@ -25,6 +25,32 @@ inline Stmt LoopNest(const Dims& dims, const std::function<Stmt(const Indices&)>
   return nest;
 }
 
+// The same with the last axis in vectors: its elements are independent of each other.
+inline Stmt VectorNest(const Dims& dims, const std::function<Stmt(const Indices&)>& body,
+                       const std::string& prefix = "v") {
+  if (dims.empty()) return body({});
+  constexpr int64_t kLanes = 16;  // what is more than a register becomes several
+  const Expr extent = dims.back(), whole = ir::FloorDiv(extent, Expr(kLanes));
+  return LoopNest(
+      Dims(dims.begin(), dims.end() - 1),
+      [&](const Indices& outer) -> Stmt {
+        auto at = [&](const Expr& last) {
+          Indices i = outer;
+          i.push_back(last);
+          return body(i);
+        };
+        const ir::Var block(prefix + "_block", Int(64)), lane(prefix + "_lane", Int(64));
+        const ir::Var left(prefix + "_left", Int(64));
+        Stmt vector = tir::For(lane, Expr(0), Expr(kLanes), tir::ForKind::kVectorized,
+                               at(block * Expr(kLanes) + lane));
+        return tir::SeqStmt::Flatten(
+            ffi::Array<Stmt>{tir::For(block, Expr(0), whole, tir::ForKind::kSerial, vector),
+                             tir::For(left, Expr(0), ir::FloorMod(extent, Expr(kLanes)),
+                                      tir::ForKind::kSerial, at(whole * Expr(kLanes) + left))});
+      },
+      prefix);
+}
+
 // for n in [0, extent): body, of independent rounds, which are split over threads where `work`
 // steps a round make enough for two.
 inline Stmt ParallelLines(const ir::Var& n, const Expr& extent, const Expr& work,

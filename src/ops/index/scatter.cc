@@ -50,8 +50,9 @@ Expr Combined(Combine combine, const Expr& old, const Expr& update) {
 }
 
 Stmt CopyAll(const Buffer& from, const Buffer& to) {
-  return LoopNest(from.shape(),
-                  [&](const Indices& i) { return tir::BufferStore(to, from.Load(i), i); });
+  return VectorNest(from.shape(), [&](const Indices& i) -> Stmt {
+    return tir::BufferStore(to, from.Load(i), i);
+  });
 }
 
 // out[at] = combine(out[at], update) unless an index lies outside.
@@ -160,22 +161,33 @@ Tensors ComputeScatterNd(const ComputeArgs& in, const ScatterNd& a) {
   auto body = [combine, length](const std::vector<Buffer>& inputs,
                                 const std::vector<Buffer>& outs) {
     const Buffer &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
-    size_t outer = indices.shape().size() - 1;
-    Dims dims(indices.shape().begin(), indices.shape().end() - 1);
-    for (size_t d = length; d < data.shape().size(); ++d) dims.push_back(data.shape()[d]);
-    auto one = [&](const Indices& i) {
-      Indices at;
+    const Dims places(indices.shape().begin(), indices.shape().end() - 1);
+    const Dims rest(data.shape().begin() + length, data.shape().end());
+    // Where a run of elements goes is asked once for all of it.
+    auto one = [&](const Indices& place) -> Stmt {
+      ffi::Array<Stmt> seq;
+      Indices start;
       Expr valid = ir::BoolImm(true);
       for (int64_t k = 0; k < length; ++k) {
-        Indices of_index(i.begin(), i.begin() + outer);
+        Indices of_index = place;
         of_index.push_back(Expr(k));
-        at.push_back(WrapIndex(ir::Cast(Int(64), indices.Load(of_index)), data.shape()[k]));
-        valid = ir::And(valid, IsInside(at.back(), data.shape()[k]));
+        const ir::Var at("at" + std::to_string(k), Int(64));
+        Expr index = ir::Cast(Int(64), indices.Load(of_index));
+        seq.push_back(tir::Bind(at, WrapIndex(index, data.shape()[k])));
+        start.push_back(at);
+        valid = ir::And(valid, IsInside(at, data.shape()[k]));
       }
-      for (size_t d = outer; d < i.size(); ++d) at.push_back(i[d]);
-      return UpdateAt(outs[0], at, valid, updates.Load(i), combine);
+      auto element = [&](const Indices& i) -> Stmt {
+        Indices at = start, from = place;
+        at.insert(at.end(), i.begin(), i.end());
+        from.insert(from.end(), i.begin(), i.end());
+        Expr value = Combined(combine, outs[0].Load(at), updates.Load(from));
+        return tir::BufferStore(outs[0], value, at);
+      };
+      seq.push_back(tir::IfThenElse(valid, VectorNest(rest, element, "r")));
+      return Sequence(seq);
     };
-    return Sequence({CopyAll(data, outs[0]), LoopNest(dims, one, "u")});
+    return Sequence({CopyAll(data, outs[0]), LoopNest(places, one, "u")});
   };
   return tir::Opaque({{"scatter_nd", x->shape, x.dtype()}}, {x, in[1], in[2]}, body, "scatter_nd");
 }
