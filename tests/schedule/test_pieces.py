@@ -174,3 +174,24 @@ def test_parts_that_the_program_makes_itself_are_read_after_they_are_made() -> N
     values = [whole(19, 33) for _ in params]
     want = np.concatenate([x.sum(1, keepdims=True) for x in values], 1)
     np.testing.assert_array_equal(run(builder.get(), values), want)
+
+
+def test_parts_whose_sizes_are_products_lie_where_the_ones_before_end() -> None:
+    """As the anchors of a detector's levels."""
+    h = [relaxvm.tirx.Var(f"h{i}", "int64") for i in range(5)]
+    sizes = RNG.integers(0, 5, 5)
+    parts = [whole(int(s) ** 2 * 9, 4) for s in sizes] + [whole(int(s), 4) for s in sizes]
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorType([s, 4], "float32")) for i, s in enumerate(h)]
+    squares = [
+        relax.Var(f"y{i}", relax.TensorType([s * s * 9, 4], "float32")) for i, s in enumerate(h)
+    ]
+    with builder.function("main", [*params, *squares]):
+        with builder.dataflow():
+            out = builder.emit_output(op.concat([*squares, *params], axis=0))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    # The place behind the first part is that part's size, whoever speaks of it: one name for each end.
+    assert scheduled(mod).count(": T.int64 = end") == 8
+    got = run(mod, [*parts[5:], *parts[:5]])
+    np.testing.assert_array_equal(got, np.concatenate(parts))

@@ -82,7 +82,7 @@ class Ends : public tir::StmtMutator {
     const Expr e = StmtMutator::MutateBinary(b);
     const auto* sum = e.as<BinaryObj>();
     if (sum == nullptr || sum->op != BinaryOp::kAdd || e.dtype() != Int(64)) return e;
-    std::vector<size_t>& after = by_before_[sum->a.get()];
+    std::vector<size_t>& after = by_before_[FirstOf(sum->a).get()];
     for (const size_t i : after) {
       if (ir::StructuralEqual(ends_[i].step, sum->b)) return ends_[i].var;
     }
@@ -112,6 +112,15 @@ class Ends : public tir::StmtMutator {
     return named;
   }
 
+  // One object for sizes that are equal: what an end is named by.
+  Expr FirstOf(const Expr& size) {
+    if (size.as<ir::VarObj>() || size.as<ir::IntImmObj>()) return size;
+    for (const Expr& known : sizes_) {
+      if (ir::StructuralEqual(known, size)) return known;
+    }
+    if (naming_) sizes_.push_back(size);
+    return size;
+  }
   Expr Sum(const Expr& e) const {
     const End* end = Find(e);
     return end == nullptr ? e : end->sum;
@@ -128,6 +137,7 @@ class Ends : public tir::StmtMutator {
   arith::Analyzer* analyzer_;
   bool naming_ = false;
   std::vector<End> ends_;
+  std::vector<Expr> sizes_;
   size_t num_defined_ = std::numeric_limits<size_t>::max();
   std::unordered_map<const ffi::Object*, size_t> index_;
   std::unordered_map<const ffi::Object*, std::vector<size_t>> by_before_;
