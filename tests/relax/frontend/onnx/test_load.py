@@ -2,6 +2,7 @@
 """Reading models: what is damaged or reaches out of the model's folder is refused."""
 
 import os
+import tracemalloc
 
 import numpy as np
 import onnx
@@ -131,6 +132,54 @@ def test_reads_what_onnx_writes(small, tmp_path):
     external_data_helper.convert_model_to_external_data(small, location="all.bin", size_threshold=0)
     onnx.save(small, tmp_path / "m.onnx")
     np.testing.assert_array_equal(read_weight(tmp_path / "m.onnx"), np.arange(4, dtype="f4"))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", "float64", "int64", "uint8", "bool", "int4"]
+)
+def test_reads_what_onnx_writes_of_every_kind(tmp_path, dtype):
+    elem_type = getattr(
+        TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
+    )
+    numbers = np.arange(8) % 2 if dtype == "bool" else np.arange(8)
+    tensor = helper.make_tensor("w", elem_type, [2, 4], numbers)
+    y = helper.make_tensor_value_info("y", elem_type, [2, 4])
+    node = helper.make_node("Identity", ["w"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", [], [y], [tensor]))
+    kept = onnx.numpy_helper.to_array(tensor)
+    save = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(model, tmp_path / "m.onnx", **save)
+    read = read_weight(tmp_path / "m.onnx")
+    assert read.dtype == kept.dtype
+    np.testing.assert_array_equal(read, kept)
+
+
+def test_weights_are_held_once(tmp_path):
+    megabytes, weights = 8, 6
+    size = megabytes << 18
+    names = [f"w{i}" for i in range(weights)]
+    (tmp_path / "w.bin").write_bytes(bytes(weights * 4 * size))
+    tensors = []
+    for i, name in enumerate(names):
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[size])
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": "w.bin", "offset": 4 * size * i, "length": 4 * size}.items():
+            tensor.external_data.add(key=key, value=str(value))
+        tensors.append(tensor)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [size]) for n in "xy")
+    node = helper.make_node("Sum", ["x", *names], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y], tensors))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    from_onnx(tmp_path / "m.onnx")  # imports what it needs
+    tracemalloc.start()
+    try:
+        module = from_onnx(tmp_path / "m.onnx")
+        held, peak = (b / (megabytes << 20) for b in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    del module
+    assert held < weights + 0.5
+    assert peak < weights + 2.5  # and one as it was read
 
 
 @pytest.mark.parametrize(

@@ -426,7 +426,10 @@ class Graph:
 
     def _materialise(self, value: Known) -> Any:
         if value.is_constant:
-            return self.constant(value.array)
+            constant = self.constant(value.array)
+            if value.array.dtype.kind in "fiub":  # one copy of a weight is enough
+                value.array = np.from_dlpack(constant.data)
+            return constant
         if value.array.size == 0:
             return self.constant(np.zeros(value.array.shape, value.dtype))
         elements = [self._integer(e) for e in value.array.flat]

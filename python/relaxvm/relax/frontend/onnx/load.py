@@ -17,6 +17,11 @@ from onnx import numpy_helper
 from .errors import DamagedModel, InvalidModel
 from .texts import read_texts
 
+# Element types whose elements lie in a file as they do in memory.
+_PLAIN = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+_PLAIN += (onnx.TensorProto.DOUBLE, onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+_PLAIN += (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+
 
 class Model:
     """A parsed model and the folder that its external data may lie in."""
@@ -32,21 +37,21 @@ class Model:
         label = f"{self.place}: tensor '{tensor.name}'"
         if any(d < 0 for d in tensor.dims):
             raise InvalidModel(f"{label}: has a negative dimension: {list(tensor.dims)}")
+        data = None
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor = self._with_data(tensor, label)
+            entries = {e.key: e.value for e in tensor.external_data}
+            data = _read_external(self.folder, entries, label)
         try:
+            if data is not None and tensor.data_type in _PLAIN:  # no copy: it may be gigabytes
+                dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+                return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tensor.dims)
+            if data is not None:
+                tensor = _with_data(tensor, data)
             if tensor.data_type == onnx.TensorProto.STRING:
                 return read_texts(tensor)
             return numpy_helper.to_array(tensor)
         except Exception as e:  # onnx raises ValueError, TypeError, KeyError or its own errors
             raise DamagedModel(f"{label}: its data does not fit its type and shape ({e})") from e
-
-    def _with_data(self, tensor: onnx.TensorProto, label: str) -> onnx.TensorProto:
-        entries = {e.key: e.value for e in tensor.external_data}
-        data = _read_external(self.folder, entries, label)
-        copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, raw_data=data)
-        copy.dims.extend(tensor.dims)
-        return copy
 
 
 def read_model(source: Any) -> Model:
@@ -163,6 +168,12 @@ def is_defined_by_others(domain: str, name: str, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return schema.has_function or schema.has_context_dependent_function
+
+
+def _with_data(tensor: onnx.TensorProto, data: bytes) -> onnx.TensorProto:
+    copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, raw_data=data)
+    copy.dims.extend(tensor.dims)
+    return copy
 
 
 def _read_external(folder: str | None, entries: dict[str, str], label: str) -> bytes:
