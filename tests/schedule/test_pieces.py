@@ -97,14 +97,14 @@ def run(mod: relaxvm.IRModule, parts: list[np.ndarray], num_threads: int = 2) ->
     return vm["main"](*(relaxvm.runtime.tensor(a) for a in parts)).numpy()
 
 
-@pytest.mark.parametrize(("count", "axis"), [(4, 0), (4, 1), (4, 2), (100, 1), (130, 0)])
+@pytest.mark.parametrize(("count", "axis"), [(12, 0), (12, 1), (12, 2), (100, 1), (130, 0)])
 def test_many_parts_of_unknown_sizes_share_one_loop(count: int, axis: int) -> None:
     """Also more of them than the simplifier adds up."""
     sizes = [relaxvm.tirx.Var(f"d{i}", "int64") for i in range(count)]
     shapes: list[list[object]] = [[3, 2, 5] for _ in sizes]
     for shape, size in zip(shapes, sizes):
         shape[axis] = size
-    rectify = count == 4
+    rectify = count == 12
     mod = joined(shapes, axis, rectify)
     assert scheduled(mod).count("T.parallel") == 1
     parts = []
@@ -122,9 +122,9 @@ def test_many_parts_of_unknown_sizes_share_one_loop(count: int, axis: int) -> No
 def test_parts_of_one_size_are_rows_of_one_loop_beside_the_others() -> None:
     """As in DenseNet: a wide part first, then narrow ones, and a formula that goes by the place."""
     n = relaxvm.tirx.Var("n", "int64")
-    widths = [64] + [32] * 9 + [7, 7]
+    widths = [64] + [32] * 14 + [7, 7]
     mod = joined([[n, 9, w] for w in widths], 2, scaled=True)
-    # The wide part, the nine, and the two that are too few to be looked up.
+    # The wide part, the fourteen, and the two that are too few to be looked up.
     assert scheduled(mod).count("T.parallel") == 4
     by = whole(sum(widths))
     for batch in (0, 1, 5):
@@ -145,7 +145,7 @@ def test_parts_of_many_known_sizes_are_one_loop() -> None:
 
 def test_parts_of_different_formulas_are_not_taken_for_one_another() -> None:
     builder = relax.BlockBuilder()
-    d = [relaxvm.tirx.Var(f"d{i}", "int64") for i in range(12)]
+    d = [relaxvm.tirx.Var(f"d{i}", "int64") for i in range(48)]
     params = [
         relax.Var(f"x{i}", relax.TensorType([size, 4], "float32")) for i, size in enumerate(d)
     ]
@@ -155,7 +155,7 @@ def test_parts_of_different_formulas_are_not_taken_for_one_another() -> None:
             parts = [forms[i % 4](x) for i, x in enumerate(params)]
             out = builder.emit_output(op.concat([*parts, params[3]], axis=0))
         builder.emit_func_output(out)
-    values = [whole(int(size), 4) for size in RNG.integers(0, 9, 12)]
+    values = [whole(int(size), 4) for size in RNG.integers(0, 9, 48)]
     numbers = [np.negative, lambda x: np.maximum(x, 0), lambda x: x + np.float32(1.5), np.abs]
     want = np.concatenate([*(numbers[i % 4](x) for i, x in enumerate(values)), values[3]])
     np.testing.assert_array_equal(run(builder.get(), values), want)
@@ -165,7 +165,7 @@ def test_parts_that_the_program_makes_itself_are_read_after_they_are_made() -> N
     """Sums along rows stand in temporaries; only what nothing writes to is found by its address."""
     builder = relax.BlockBuilder()
     m = relaxvm.tirx.Var("m", "int64")
-    params = [relax.Var(f"x{i}", relax.TensorType([m, 33], "float32")) for i in range(6)]
+    params = [relax.Var(f"x{i}", relax.TensorType([m, 33], "float32")) for i in range(16)]
     with builder.function("main", params):
         with builder.dataflow():
             parts = [op.sum(x, axis=[1], keepdims=True) for x in params]
@@ -178,8 +178,8 @@ def test_parts_that_the_program_makes_itself_are_read_after_they_are_made() -> N
 
 def test_parts_whose_sizes_are_products_lie_where_the_ones_before_end() -> None:
     """As the anchors of a detector's levels."""
-    h = [relaxvm.tirx.Var(f"h{i}", "int64") for i in range(5)]
-    sizes = RNG.integers(0, 5, 5)
+    h = [relaxvm.tirx.Var(f"h{i}", "int64") for i in range(14)]
+    sizes = RNG.integers(0, 5, 14)
     parts = [whole(int(s) ** 2 * 9, 4) for s in sizes] + [whole(int(s), 4) for s in sizes]
     builder = relax.BlockBuilder()
     params = [relax.Var(f"x{i}", relax.TensorType([s, 4], "float32")) for i, s in enumerate(h)]
@@ -192,6 +192,6 @@ def test_parts_whose_sizes_are_products_lie_where_the_ones_before_end() -> None:
         builder.emit_func_output(out)
     mod = builder.get()
     # The place behind the first part is that part's size, whoever speaks of it: one name for each end.
-    assert scheduled(mod).count(": T.int64 = end") == 8
-    got = run(mod, [*parts[5:], *parts[:5]])
+    assert scheduled(mod).count(": T.int64 = end") == 26
+    got = run(mod, [*parts[14:], *parts[:14]])
     np.testing.assert_array_equal(got, np.concatenate(parts))
