@@ -17,7 +17,7 @@ struct LayoutRule {
     kReduce,  // like kAxes; the named axes disappear unless attribute "keepdims" is true; no axis
               // means all
     kImage,   // the attributes "layout" and "out_layout" (or "data_layout") describe the first
-              // argument's axes
+              // argument's axes; what stands in `axis_attrs` are the layouts there are (none: all)
     kConvolution,  // like kImage, with "kernel_layout" for the second argument: wanted by name,
                    // never merely followed
     kFirst,        // like kAxes, of the first argument and the first result only; others stay
@@ -62,6 +62,10 @@ inline std::shared_ptr<const LayoutRule> ImageLayout() {
   static const auto kRule =
       std::make_shared<const LayoutRule>(LayoutRule{LayoutRule::Kind::kImage});
   return kRule;
+}
+inline std::shared_ptr<const LayoutRule> ImageLayout(std::vector<std::string> layouts) {
+  return std::make_shared<const LayoutRule>(
+      LayoutRule{LayoutRule::Kind::kImage, std::move(layouts)});
 }
 inline std::shared_ptr<const LayoutRule> ConvolutionLayout() {
   static const auto kRule =

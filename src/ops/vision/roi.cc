@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vision.roi_align and vision.roi_pool: regions of images, each reduced to the same small size.
 // A region is a row (image, x1, y1, x2, y2).
+#include "ops/layout_rule.h"
 #include "ops/loops.h"
 
 namespace relaxvm::ops {
@@ -60,12 +61,22 @@ class RoiBody {
   virtual ~RoiBody() = default;
 
   Stmt Run() {
-    return LoopNest(out_.shape(), [&](const Indices& i) {
+    if (last_ && SharesPlaces()) {
+      const Dims cells{out_.shape()[0], out_.shape()[1], out_.shape()[2]};
+      return ParallelNest(cells, out_.shape()[3], [&](const Indices& i) { return Channels(i); });
+    }
+    return ParallelNest(out_.shape(), Expr(kWorkOfElement), [&](const Indices& i) {
       return Element(last_ ? Indices{i[0], i[3], i[1], i[2]} : i);
     });
   }
 
  protected:
+  static constexpr int64_t kWorkOfElement = 16;
+
+  // Can all channels of a cell be computed together, side by side in memory?
+  virtual bool SharesPlaces() const { return false; }
+  // The cell at `i` (region, row, column), all channels.
+  virtual Stmt Channels(const Indices&) { return Stmt(); }
   // The cell at `i`: region, channel, row, column.
   virtual Stmt Element(const Indices& i) = 0;
 
@@ -145,35 +156,84 @@ class AlignBody : public RoiBody {
     return ir::Or(ir::Less(at, Real(-1)), ir::Greater(at, Real(extent)));
   }
 
-  Stmt Element(const Indices& i) override {
-    const bool average = a_.mode == "avg";
-    Axis y = AxisOf("rows", i[0], 2, 4, a_.pooled_size[0]);
-    Axis x = AxisOf("columns", i[0], 1, 3, a_.pooled_size[1]);
-    Cell total("total", real_);
-    ir::Var iy("iy", Int(64)), ix("ix", Int(64)), row("row", real_), column("column", real_);
-    ir::Var image("image", Int(64));
-    Neighbours v = Around(row, height()), h = Around(column, width());
+  // One cell: its samples' places, and the neighbours of each.
+  struct Samples {
+    Axis y, x;
+    ir::Var image{"image", Int(64)}, iy{"iy", Int(64)}, ix{"ix", Int(64)};
+    ir::Var row, column;
+    Neighbours v, h;
+
+    Expr Count() const { return Expr(y.count) * Expr(x.count); }
+  };
+  Samples SamplesOf(const Expr& r) const {
+    Samples s{.y = AxisOf("rows", r, 2, 4, a_.pooled_size[0]),
+              .x = AxisOf("columns", r, 1, 3, a_.pooled_size[1]),
+              .row = ir::Var("row", real_),
+              .column = ir::Var("column", real_),
+              .v = {},
+              .h = {}};
+    s.v = Around(s.row, height());
+    s.h = Around(s.column, width());
+    return s;
+  }
+  Expr IsOutside(const Samples& s) const {
+    return ir::Or(IsEmpty(), ir::Or(Outside(s.row, height()), Outside(s.column, width())));
+  }
+  // Of a sample that is not outside.
+  Expr Value(const Samples& s, const Expr& channel) const {
     auto part = [&](const Expr& at_row, const Expr& at_column, const Expr& weight) {
-      return Real(data_.Load(Placed({image, i[1], at_row, at_column}))) * weight;
+      return Real(data_.Load(Placed({s.image, channel, at_row, at_column}))) * weight;
     };
-    Expr up = Real(1) - v.share, left = Real(1) - h.share;
-    std::vector<Expr> parts{part(v.low, h.low, up * left), part(v.low, h.high, up * h.share),
-                            part(v.high, h.low, v.share * left),
-                            part(v.high, h.high, v.share * h.share)};
-    Expr value = average ? parts[0] + parts[1] + parts[2] + parts[3]
-                         : ir::Max(ir::Max(parts[0], parts[1]), ir::Max(parts[2], parts[3]));
-    Expr outside = ir::Or(IsEmpty(), ir::Or(Outside(row, height()), Outside(column, width())));
-    value = ir::IfThenElse(outside, Real(0), value);
-    Expr next = average ? total.Get() + value : ir::Max(total.Get(), value);
-    Stmt sample = Sequence({tir::Bind(row, Sample(y, i[2], iy)),
-                            tir::Bind(column, Sample(x, i[3], ix)), total.Set(next)});
-    Stmt loop = tir::For(iy, Expr(0), Expr(y.count), tir::ForKind::kSerial,
-                         tir::For(ix, Expr(0), Expr(x.count), tir::ForKind::kSerial, sample));
-    Expr count = Expr(y.count) * Expr(x.count);
-    Expr result = average ? ir::Div(total.Get(), Real(ir::Max(count, Expr(1))))
-                          : ir::Select(ir::Greater(count, Expr(0)), total.Get(), Real(0));
-    return Sequence({y.bind, x.bind, tir::Bind(image, Image(i[0])), total.Alloc(),
-                     total.Set(average ? Real(0) : ir::MinValue(real_)), loop, Store(i, result)});
+    Expr up = Real(1) - s.v.share, left = Real(1) - s.h.share;
+    std::vector<Expr> parts{
+        part(s.v.low, s.h.low, up * left), part(s.v.low, s.h.high, up * s.h.share),
+        part(s.v.high, s.h.low, s.v.share * left), part(s.v.high, s.h.high, s.v.share * s.h.share)};
+    return IsAverage() ? parts[0] + parts[1] + parts[2] + parts[3]
+                       : ir::Max(ir::Max(parts[0], parts[1]), ir::Max(parts[2], parts[3]));
+  }
+  Expr With(const Expr& total, const Expr& value) const {
+    return IsAverage() ? total + value : ir::Max(total, value);
+  }
+  Expr First() const { return IsAverage() ? Real(0) : ir::MinValue(real_); }
+  Expr Finished(const Samples& s, const Expr& total) const {
+    return IsAverage() ? ir::Div(total, Real(ir::Max(s.Count(), Expr(1))))
+                       : ir::Select(ir::Greater(s.Count(), Expr(0)), total, Real(0));
+  }
+  // `sample` for each one of the cell.
+  Stmt Each(const Samples& s, const Expr& i, const Expr& j, const Stmt& sample) const {
+    Stmt placed = Sequence({tir::Bind(s.row, Sample(s.y, i, s.iy)),
+                            tir::Bind(s.column, Sample(s.x, j, s.ix)), sample});
+    return tir::For(s.iy, Expr(0), Expr(s.y.count), tir::ForKind::kSerial,
+                    tir::For(s.ix, Expr(0), Expr(s.x.count), tir::ForKind::kSerial, placed));
+  }
+  bool IsAverage() const { return a_.mode == "avg"; }
+
+  Stmt Element(const Indices& i) override {
+    const Samples s = SamplesOf(i[0]);
+    Cell total("total", real_);
+    Expr value = ir::IfThenElse(IsOutside(s), Real(0), Value(s, i[1]));
+    return Sequence({s.y.bind, s.x.bind, tir::Bind(s.image, Image(i[0])), total.Alloc(),
+                     total.Set(First()), Each(s, i[2], i[3], total.Set(With(total.Get(), value))),
+                     Store(i, Finished(s, total.Get()))});
+  }
+
+  // Sums stand in the result.
+  bool SharesPlaces() const override { return out_.elem_dtype() == real_; }
+  Stmt Channels(const Indices& i) override {
+    const Samples s = SamplesOf(i[0]);
+    auto channels = [&](const std::function<Expr(const Expr& total, const Expr& channel)>& next) {
+      return VectorNest({out_.shape()[3]}, [&](const Indices& c) {
+        const Indices at{i[0], i[1], i[2], c[0]};
+        return tir::BufferStore(out_, next(out_.Load(at), c[0]), at);
+      });
+    };
+    Stmt inside =
+        channels([&](const Expr& total, const Expr& c) { return With(total, Value(s, c)); });
+    Stmt outside = channels([&](const Expr& total, const Expr&) { return With(total, Real(0)); });
+    return Sequence({s.y.bind, s.x.bind, tir::Bind(s.image, Image(i[0])),
+                     channels([&](const Expr&, const Expr&) { return First(); }),
+                     Each(s, i[1], i[2], tir::IfThenElse(IsOutside(s), outside, inside)),
+                     channels([&](const Expr& total, const Expr&) { return Finished(s, total); })});
   }
 };
 
@@ -265,6 +325,7 @@ OpDef vision_roi_align() {
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<AlignBody>(in, a, "roi_align"); },
       .complete = SpreadSize,
+      .layout = ImageLayout({"NCHW", "NHWC"}),
       .exceptions = {std::begin(kSmall), std::end(kSmall)},
   });
 }

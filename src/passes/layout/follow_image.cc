@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls whose attributes describe the axes by letters: convolutions, pooling, resizing, einsum.
+#include <algorithm>
+
 #include "passes/layout/follow.h"
 
 namespace relaxvm::passes::layout {
@@ -34,8 +36,11 @@ bool FollowImage(const Site& site, const std::optional<Wanted>& want) {
   if (perm.empty() || IsIdentity(perm)) return false;
   const std::string out = site.StringAttr("out_layout");
   if (letters.size() != perm.size() || (!out.empty() && out != letters)) return false;
-  attrs.Set(field, ffi::String(Permuted(letters, perm)));
-  if (attrs.count("out_layout")) attrs.Set("out_layout", ffi::String(Permuted(letters, perm)));
+  const std::vector<std::string>& known = site.rule.axis_attrs;
+  const std::string moved = Permuted(letters, perm);
+  if (!known.empty() && std::find(known.begin(), known.end(), moved) == known.end()) return false;
+  attrs.Set(field, ffi::String(moved));
+  if (attrs.count("out_layout")) attrs.Set("out_layout", ffi::String(moved));
   return site.Define(site.WithFirst(site.versions.Get(site.call->args[0], perm)), attrs, perm);
 }
 

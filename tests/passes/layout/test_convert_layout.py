@@ -285,3 +285,31 @@ def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "floa
     seen = [b.var for b in bindings if not isinstance(b.var, relax.DataflowVar)]
     assert len(seen) == 1 and seen[0].same_as(after["main"].body.body)
     assert bindings[-1].value.op.name == "relax.permute_dims"
+
+
+@pytest.mark.parametrize(("axes", "follows"), [([0, 2, 3, 1], True), ([0, 1, 3, 2], False)])
+def test_regions_follow_the_layouts_that_they_know(axes, follows):
+    """Behind a permutation: channels last are read as they are, exchanged height and width are not."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 3, 9, 8], "float32"))
+    rows = relax.Var("rows", relax.TensorType([4, 5], "float32"))
+    weight = relax.const(np.random.default_rng(5).random((8, 3, 3, 3), dtype="float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, rows]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, weight, padding=1))
+            if not follows:
+                y = builder.emit(relax.op.permute_dims(y, axes))
+            y = relax.op.vision.roi_align(y, rows, pooled_size=2, spatial_scale=1.0)
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    before = builder.get()
+    after = relax.transform.ConvertLayout(LAST)(before)
+    assert ('layout="NHWC"' in after.script().split("roi_align")[1]) == follows
+    data = np.random.default_rng(6).random((2, 3, 9, 8), dtype="float32")
+    boxes = np.float32([[0, 1, 1, 6, 5], [1, 0, 0, 3, 3], [1, 2, 2, 8, 8], [0, 3, 1, 4, 7]])
+    results = []
+    for mod in (before, after):
+        vm = relax.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+        results.append(vm["main"](*map(relaxvm.runtime.tensor, (data, boxes))).numpy())
+    np.testing.assert_allclose(*results, rtol=1e-5)
