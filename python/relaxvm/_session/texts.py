@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +27,7 @@ class Writing:
         """The feed with places in place of texts, and what writes them for this call."""
         if not isinstance(feed, Mapping):
             return feed, self
-        call = Writing.__new__(Writing)
-        call.__dict__.update(self.__dict__)
+        call = copy.copy(self)
         call._places = dict(self._places)
         given = {name: call._number(name, feed[name]) for name in self._inputs if name in feed}
         if len(call._places) > len(self._places):

@@ -29,8 +29,6 @@ Box BoxOf(const float* p, bool centre) {
 // Chosen boxes, corner by corner, so that vectors ask many of them at once.
 class Kept {
  public:
-  int64_t size() const { return static_cast<int64_t>(area_.size()); }
-
   void Add(const Box& box) {
     top_.push_back(box.top);
     left_.push_back(box.left);
