@@ -163,6 +163,7 @@ def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str
     signature = Signature.of_proto(model.proto)
     names = sorted(external_locations(model.proto))
     module = from_onnx(model)
+    signature = signature.with_types(module)
     del model  # the weights are in the module now
     executable = compile_module(module, target=target)
     external = {name: _digest(os.path.join(source.folder or "", name)) for name in names}

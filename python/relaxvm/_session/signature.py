@@ -93,6 +93,19 @@ class Signature:
             texts_of(proto),
         )
 
+    def with_types(self, module: Any) -> Signature:
+        """The outputs that the model left without a type have that of the imported module."""
+        if all(o.type != "tensor(unknown)" for o in self.outputs):
+            return self
+        found = signature_of_module(module).outputs
+        for i in (module["main"].attrs or {}).get("text_outputs", []):
+            found[i] = dataclasses.replace(found[i], type="tensor(string)", dtype="object")
+        outputs = [
+            dataclasses.replace(o, type=f.type, dtype=f.dtype) if o.type == "tensor(unknown)" else o
+            for o, f in zip(self.outputs, found, strict=True)
+        ]
+        return dataclasses.replace(self, outputs=outputs)
+
     @property
     def has_texts(self) -> bool:
         """Is an input or an output a tensor of texts?"""

@@ -170,8 +170,10 @@ def test_agrees(name, run_model_once):
 def small_model(kind: str, outputs: list[str], attributes: dict):
     node = helper.make_node(kind, ["x"], outputs, domain="ai.onnx.ml", **attributes)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
-    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs[1:]]
-    values.insert(0, helper.make_tensor_value_info(outputs[0], TensorProto.INT64, None))
+    values = [
+        helper.make_tensor_value_info(n, TensorProto.INT64 if n == "y" else TensorProto.FLOAT, None)
+        for n in outputs
+    ]
     domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
     graph = helper.make_graph([node], "g", [x], values)
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
@@ -182,24 +184,116 @@ def two_classes(**changes) -> dict:
                    classlabels_ints=[7, 3], prob_a=[-1.5], prob_b=[0.2]) | changes  # fmt: skip
 
 
-def test_probabilities_of_two_classes_are_those_of_their_decision(run_model_once):
-    # ONNX Runtime couples the pair by iterations that end 0.0025 around this.
-    a = two_classes()
-    x = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
-    label, probability = run_model_once(small_model("SVMClassifier", ["y", "z"], a))({"x": x})
-    decision = x @ np.reshape(VECTORS, (5, 3)).T @ a["coefficients"] + 0.1
-    first = 1 / (1 + np.exp(-1.5 * decision + 0.2))
-    np.testing.assert_allclose(probability, np.stack([first, 1 - first], 1), rtol=1e-5)
-    np.testing.assert_array_equal(label, np.where(first >= 0.5, 7, 3))
+TRANSFORMS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]
+
+
+def classes_of_vectors(count: int, positive: bool, probabilities: bool, **changes) -> dict:
+    rng = np.random.default_rng(count)
+    numbers = lambda *shape: rng.standard_normal(shape).astype(np.float32).ravel()
+    per_class = [2, 1, 3, 1, 2][:count]
+    vectors, pairs = sum(per_class), count * (count - 1) // 2
+    weights = numbers(count - 1, vectors)
+    attributes = dict(
+        kernel_type="RBF", kernel_params=[0.3, 0.5, 3.0], support_vectors=numbers(vectors, 3).tolist(),
+        coefficients=(abs(weights) if positive else weights).tolist(), rho=numbers(pairs).tolist(),
+        vectors_per_class=per_class, classlabels_ints=[7, 3, 9, -1, 4][:count],
+    )  # fmt: skip
+    if probabilities:
+        attributes |= {"prob_a": (-abs(numbers(pairs))).tolist(), "prob_b": numbers(pairs).tolist()}
+    return attributes | changes
+
+
+def agree_on_rows(model, run_model_once) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    ours = run_model_once(model)
+    assert [o.name for o in peer.get_outputs()] == [o.name for o in model.graph.output]
+    for rows in (1, 9, 77):
+        x = np.random.default_rng(rows).standard_normal((rows, 3), dtype=np.float32)
+        for have, want in zip(ours({"x": x}), peer.run(None, {"x": x}), strict=True):
+            assert have.shape == want.shape and have.dtype == want.dtype
+            if want.dtype.kind == "f":
+                np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(have, want)
+
+
+@pytest.mark.parametrize("probabilities", [True, False], ids=["probabilities", "decisions"])
+@pytest.mark.parametrize("positive", [True, False], ids=["positive", "mixed"])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_vector_classifiers_agree(count, positive, probabilities, run_model_once):
+    attributes = classes_of_vectors(count, positive, probabilities)
+    agree_on_rows(small_model("SVMClassifier", ["y", "z"], attributes), run_model_once)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_agree(transform, run_model_once):
+    linear = lambda rows: {
+        "coefficients": LINEAR[: 3 * rows],
+        "intercepts": [0.1, 0.2, 0.3][:rows],
+    }
+    labels = {"classlabels_ints": [5, 7]}
+    models = [
+        ("SVMClassifier", classes_of_vectors(2, False, False)),
+        ("SVMClassifier", classes_of_vectors(3, False, True)),
+        ("LinearClassifier", linear(1) | labels),
+        ("LinearClassifier", linear(2) | labels),
+        ("LinearRegressor", linear(1)),
+        ("LinearRegressor", linear(2) | {"targets": 2}),
+        ("TreeEnsembleClassifier", leaves("class", [0] * 6, WEIGHTS) | {"classlabels_int64s": [0, 1]}),
+        ("TreeEnsembleClassifier", leaves("class", [0] * 6, [abs(w) for w in WEIGHTS]) | {"classlabels_int64s": [0, 1]}),
+    ]  # fmt: skip
+    for kind, attributes in models:
+        outputs = ["z"] if kind == "LinearRegressor" else ["y", "z"]
+        model = small_model(kind, outputs, attributes | {"post_transform": transform})
+        agree_on_rows(model, run_model_once)
+
+
+@pytest.mark.parametrize("positive", [True, False], ids=["positive", "mixed"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_vector_classifiers_without_vectors_agree(count, positive, run_model_once):
+    weights = np.abs(LINEAR) if positive else np.asarray(LINEAR)
+    attributes = {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0], "rho": [-0.25],
+                  "coefficients": weights[: 3 * count].tolist(), "classlabels_ints": [4, 2, 9][:count]}  # fmt: skip
+    agree_on_rows(small_model("SVMClassifier", ["y", "z"], attributes), run_model_once)
+
+
+PER_FEATURE = {
+    "Scaler": {"offset": [1.0, 2.0, 3.0], "scale": [2.0, 0.5, 1.0]},
+    "Imputer": {"imputed_value_floats": [7.0, 8.0, 9.0], "replaced_value_float": 0.5},
+    "SVMRegressor": regression("RBF"),
+    "LinearRegressor": {"coefficients": [0.5, -1.0, 2.0]},
+}
+
+
+@pytest.mark.parametrize("kind", PER_FEATURE)
+def test_a_width_that_is_unknown_is_checked_in_the_run(kind, run_model_once):
+    model = small_model(kind, ["z"], PER_FEATURE[kind])
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "width"
+    agree_on_rows(model, run_model_once)
+    with pytest.raises(Exception, match="3"):
+        run_model_once(model)({"x": np.zeros((2, 4), np.float32)})
+
+
+def test_outputs_without_a_type_are_those_of_the_program(run_model_once):
+    attributes = two_classes(classlabels_strings=["no", "yes"])
+    del attributes["classlabels_ints"]
+    model = small_model("SVMClassifier", ["y", "z"], attributes)
+    for output in model.graph.output:
+        output.ClearField("type")
+    agree_on_rows(model, run_model_once)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prob_a": [], "prob_b": []}, "two classes without probabilities are not supported"),
-        ({"vectors_per_class": []}, "without support vectors is not supported"),
+        ({"prob_a": [1.0, 2.0]}, "prob_a and prob_b need 1 numbers"),
+        ({"post_transform": "OTHER"}, "post_transform 'OTHER' is unknown"),
         ({"vectors_per_class": [3, 1]}, "its coefficients do not belong to its vectors"),
-        ({"support_vectors": VECTORS[:10]}, "its vectors have 2 features, its input has 3"),
+        ({"support_vectors": VECTORS[:10]}, "are for 2 features, its input has 3"),
         ({"kernel_type": "OTHER"}, "kernel_type 'OTHER' is unknown"),
     ],
 )

@@ -41,7 +41,8 @@ def from_onnx(
     `model` is a path, the bytes of a file or an `onnx.ModelProto`.  `shape_dict` and `dtype_dict`
     replace what the model says about its inputs (a dimension is a number or a name), `opset` the
     version of the operators.  Initializers become constants, or with `keep_params_in_input`
-    parameters after the inputs, whose values are the function attribute `params`.
+    parameters after the inputs, whose values are the function attribute `params`.  The attribute
+    `text_outputs` says which outputs are places of texts (texts.py).
     `sanitize_input_names=False` keeps names that the script language cannot write.
     """
     loaded = read_model(model)
@@ -95,7 +96,11 @@ class _Importer:
         module = self.builder.get()
         for var, func in self.g.functions.items():
             module.update_func(var, func)
-        return relax.transform.ConvertToDataflow(1)(module)
+        module = relax.transform.ConvertToDataflow(1)(module)
+        texts = [i for i, o in enumerate(self.graph.output) if o.name in self.g.textual]
+        if texts:
+            module["main"] = module["main"].with_attr("text_outputs", texts)
+        return module
 
     def _walk(self, graph: Any) -> None:
         """Imports the nodes of a subgraph, whose inputs are in the values of the graph already."""

@@ -13,18 +13,27 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from ..scalars import is_symbolic
 
 _ML = "ai.onnx.ml"
 
 
-def _matrix(g: Graph, x: Any) -> Any:
+def _matrix(g: Graph, x: Any, features: int | None = None) -> Any:
     """`x` as floats [rows, features]; a vector is one row."""
     x = x if g.dtype(x) == "float32" else g.emit(op.astype(x, "float32"))
     if g.rank(x) == 1:
-        return g.emit(op.expand_dims(x, axis=[0]))
+        x = g.emit(op.expand_dims(x, axis=[0]))
     if g.rank(x) != 2:
         raise UnsupportedModel("its input must be a matrix")
-    return x
+    return x if features is None else _of_width(g, x, features)
+
+
+def _of_width(g: Graph, x: Any, width: int) -> Any:
+    """`x` with a last dimension of `width`, checked at run time where the compiler cannot say."""
+    *outer, have = g.shape(x)
+    if not is_symbolic(have) and have != width:
+        raise InvalidModel(f"its parameters are for {width} features, its input has {have}")
+    return g.checked(x, [*outer, width])
 
 
 def _floats(values: Any) -> np.ndarray:
@@ -32,18 +41,51 @@ def _floats(values: Any) -> np.ndarray:
 
 
 def _finished(g: Graph, scores: Any, transform: str) -> Any:
-    """What `post_transform` makes of scores [rows, classes]."""
-    if transform == "NONE":
+    """What `post_transform` makes of scores [rows, classes].
+
+    A single score is no distribution: as in ONNX Runtime, PROBIT alone changes it.
+    """
+    if transform not in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"):
+        raise InvalidModel(f"post_transform '{transform}' is unknown")
+    if transform == "PROBIT":
+        return _probit(g, scores)
+    if transform == "NONE" or g.shape(scores)[-1] == 1:
         return scores
     if transform == "LOGISTIC":
         return g.emit(op.sigmoid(scores))
     if transform == "SOFTMAX":
         return g.emit(op.nn.softmax(scores, axis=-1))
-    if transform == "SOFTMAX_ZERO":  # scores of 0 stay
-        zero = g.scalar(0.0, scores)
-        soft = g.emit(op.nn.softmax(scores, axis=-1))
-        return g.emit(op.where(op.equal(scores, zero), zero, soft))
-    raise UnsupportedModel(f"post_transform '{transform}' is not supported")
+    # Scores of 0 stay, and the others share the whole.
+    zero = g.scalar(0.0, scores)
+    top = g.emit(op.max(scores, axis=[1], keepdims=True))
+    parts = g.emit(op.exp(g.emit(op.subtract(scores, top))))
+    small = op.less_equal(op.abs(scores), g.scalar(1e-7, scores))
+    parts = g.emit(op.where(g.emit(small), zero, parts))
+    return g.emit(op.divide(parts, g.emit(op.sum(parts, axis=[1], keepdims=True))))
+
+
+def _probit(g: Graph, p: Any) -> Any:
+    """The quantile of a normal distribution, by the approximation of Winitzki that ONNX's reference takes."""
+    number = lambda v: g.scalar(v, p)
+    x = g.emit(op.subtract(op.multiply(p, number(2.0)), number(1.0)))
+    log = g.emit(op.log(op.multiply(op.subtract(number(1.0), x), op.add(number(1.0), x))))
+    half = op.multiply(log, number(0.5))
+    first = g.emit(op.add(half, number(2 / (3.14159 * 0.147))))
+    inner = op.subtract(op.multiply(first, first), op.multiply(log, number(1 / 0.147)))
+    size = g.emit(op.sqrt(op.subtract(op.sqrt(g.emit(inner)), first)))
+    signed = op.where(op.less(x, number(0.0)), op.negative(size), size)
+    return g.emit(op.multiply(signed, number(2**0.5)))
+
+
+def _pair(g: Graph, score: Any, whole: bool, transform: str) -> Any:
+    """Two classes from the second one's score: the first one's is 1 - score where they make a whole."""
+    if transform == "PROBIT":
+        raise UnsupportedModel("post_transform 'PROBIT' of one score for two classes")
+    negated = g.emit(op.negative(score))
+    if transform == "LOGISTIC":
+        return _two_columns(g, g.emit(op.sigmoid(negated)), g.emit(op.sigmoid(score)))
+    first = g.emit(op.subtract(g.scalar(1.0, score), score)) if whole else negated
+    return _two_columns(g, first, score)
 
 
 def _labels(g: Graph, best: Any, labels: list[int]) -> Any:
@@ -74,15 +116,24 @@ def _two_columns(g: Graph, first: Any, second: Any) -> Any:
 def scaler(
     g: Graph, x: Expr, *, offset: list[float] | None = None, scale: list[float] | None = None
 ) -> Expr:
-    x = x if g.dtype(x).startswith("float") else g.emit(op.astype(x, "float32"))
-    dtype = g.dtype(x)
-    if offset:
-        x = g.emit(op.subtract(x, g.constant(offset if len(offset) > 1 else offset[0], dtype)))
-    return op.multiply(x, g.constant(scale if len(scale) > 1 else scale[0], dtype)) if scale else x
+    x = x if g.dtype(x) == "float32" else g.emit(op.astype(x, "float32"))
+    for values, change in ((offset, op.subtract), (scale, op.multiply)):
+        if values:
+            x, numbers = _each_feature(g, x, values)
+            x = g.emit(change(x, numbers))
+    return x
+
+
+def _each_feature(g: Graph, x: Any, values: list) -> tuple[Any, Any]:
+    """`x` and numbers that belong to its features, or one for all."""
+    if len(values) == 1:
+        return x, g.scalar(values[0], x)
+    return _of_width(g, x, len(values)), g.constant(values, g.dtype(x))
 
 
 @onnx_op("Normalizer", since=1, domain=_ML)
 def normalizer(g: Graph, x: Expr, *, norm: str = "MAX") -> Expr:
+    shape = g.shape(x)
     x = _matrix(g, x)
     if norm == "MAX":
         size = g.emit(op.max(x, axis=[1], keepdims=True))
@@ -93,7 +144,7 @@ def normalizer(g: Graph, x: Expr, *, norm: str = "MAX") -> Expr:
     else:
         raise InvalidModel(f"norm '{norm}' is unknown")
     zero = g.constant(0.0, "float32")
-    return op.where(op.equal(size, zero), x, op.divide(x, size))
+    return op.reshape(op.where(op.equal(size, zero), x, op.divide(x, size)), shape)
 
 
 @onnx_op("Imputer", since=1, domain=_ML)
@@ -111,7 +162,7 @@ def imputer(
     values = imputed_value_floats if real else imputed_value_int64s
     if not values:
         raise InvalidModel("it has no values to put in")
-    wanted = g.constant(values if len(values) > 1 else values[0], dtype)
+    x, wanted = _each_feature(g, x, values)
     if real and np.isnan(replaced_value_float):
         missing = op.isnan(x)
     else:
@@ -187,14 +238,27 @@ def label_encoder(
         g.set_output_type(0, TensorProto.STRING)
         default = g.texts.place(default_string)
     default = default if default_tensor is None else default_tensor.reshape(-1)[0]
-    # Keys in order: their place is found by halving.
+    default = g.constant(default, values.dtype)
+    # NaN has no place in an order; before opset 4 it was a key that nothing equals.
+    last = np.flatnonzero(keys != keys)
+    if last.size and g.model.opsets.get(_ML, 1) >= 4:
+        default = g.emit(op.where(op.isnan(x), g.constant(values[last[-1]]), default))
+    keys, values = np.delete(keys, last), np.delete(values, last)
+    return (
+        _looked_up(g, x, keys, values, default)
+        if keys.size
+        else op.broadcast_to(default, g.shape(x))
+    )
+
+
+def _looked_up(g: Graph, x: Any, keys: np.ndarray, values: np.ndarray, default: Any) -> Any:
+    """Keys in order: their place is found by halving."""
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
     place = g.emit(op.bucketize(x, g.constant(keys), out_int32=False, right=False))
     place = g.emit(op.minimum(place, g.constant(len(keys) - 1, "int64")))
     found = op.equal(op.take(g.constant(keys), place, axis=0), x)
-    taken = op.take(g.constant(values), place, axis=0)
-    return op.where(found, taken, g.constant(default, values.dtype))
+    return op.where(found, op.take(g.constant(values), place, axis=0), default)
 
 
 def _first_array(*candidates: tuple[Any, str | None]) -> np.ndarray:
@@ -217,11 +281,19 @@ def linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Expr:
-    weight = _floats(coefficients or []).reshape(targets, -1)
-    y = g.emit(op.matmul(_matrix(g, x), g.constant(np.ascontiguousarray(weight.T))))
+    weight = _rows(coefficients or [], targets)
+    x = _matrix(g, x, weight.shape[1])
+    y = g.emit(op.matmul(x, g.constant(np.ascontiguousarray(weight.T))))
     if intercepts:
-        y = g.emit(op.add(y, g.constant(intercepts, "float32")))
+        y = g.emit(op.add(y, g.constant(_floats(intercepts).reshape(-1))))
     return _finished(g, y, post_transform)
+
+
+def _rows(coefficients: list[float], rows: int) -> np.ndarray:
+    weight = _floats(coefficients)
+    if rows < 1 or not weight.size or weight.size % rows:
+        raise InvalidModel(f"{weight.size} coefficients are not {rows} rows")
+    return weight.reshape(rows, -1)
 
 
 @onnx_op("LinearClassifier", since=1, domain=_ML)
@@ -237,20 +309,22 @@ def linear_classifier(
     post_transform: str = "NONE",
 ) -> tuple:
     labels = _classes(g, classlabels_ints, classlabels_strings)
+    x = _matrix(g, x)
+    features = g.shape(x)[1]
     rows = len(intercepts) if intercepts else len(labels)
-    weight = _floats(coefficients).reshape(rows, -1)
-    scores = g.emit(op.matmul(_matrix(g, x), g.constant(np.ascontiguousarray(weight.T))))
+    if not intercepts and len(labels) == 2 and features == len(coefficients):
+        rows = 1
+    weight = _rows(coefficients, rows)
+    x = _of_width(g, x, weight.shape[1])
+    scores = g.emit(op.matmul(x, g.constant(np.ascontiguousarray(weight.T))))
     if intercepts:
         scores = g.emit(op.add(scores, g.constant(intercepts, "float32")))
     if rows == 1 and len(labels) == 2:
-        negated = g.emit(op.negative(scores))
-        if post_transform == "LOGISTIC":
-            negated = g.emit(op.subtract(g.constant(1.0, "float32"), op.sigmoid(scores)))
-            both = _two_columns(g, negated, g.emit(op.sigmoid(scores)))
-        else:
-            both = _finished(g, _two_columns(g, negated, scores), post_transform)
-        positive = g.emit(op.astype(op.greater(scores, g.constant(0.0, "float32")), "int64"))
-        return _labels(g, g.emit(op.squeeze(positive, axis=[1])), labels), both
+        positive = g.emit(op.astype(op.greater(scores, g.scalar(0.0, scores)), "int64"))
+        best = g.emit(op.squeeze(positive, axis=[1]))
+        return _labels(g, best, labels), _pair(g, scores, True, post_transform)
+    if rows != len(labels):
+        raise InvalidModel(f"it has {rows} intercepts for {len(labels)} classes")
     best = g.emit(op.argmax(scores, axis=1, keepdims=False))
     return _labels(g, best, labels), _finished(g, scores, post_transform)
 

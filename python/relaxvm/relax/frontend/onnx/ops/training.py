@@ -125,9 +125,8 @@ def binarizer(g: Graph, x: Expr, *, threshold: float = 0.0) -> Expr:
 
 @onnx_op("ArrayFeatureExtractor", since=1, domain="ai.onnx.ml")
 def array_feature_extractor(g: Graph, x: Expr, places: Expr) -> Expr:
-    """The named elements of the last axis; always a matrix."""
-    shape = g.shape(x)
-    rows = g.product(shape[:-1])
+    """The named elements of the last axis; those of a vector are one row."""
+    if g.rank(x) == 1:
+        x = g.emit(op.expand_dims(x, axis=[0]))
     count = g.product(g.shape(places))
-    flat = g.emit(op.reshape(x, [rows, shape[-1]]))
-    return op.take(flat, g.emit(op.reshape(places, [count])), axis=1)
+    return op.take(x, g.emit(op.reshape(places, [count])), axis=-1)

@@ -13,7 +13,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
-from .classical import _classes, _finished, _floats, _labels, _matrix, _two_columns
+from .classical import _classes, _finished, _floats, _labels, _matrix, _pair
 
 _ML = "ai.onnx.ml"
 _COMPARE = {
@@ -355,8 +355,4 @@ def _of_one_score(g: Graph, score: Any, positive: bool, labels: list[int], trans
     """Two classes from one score: a probability when no weight is negative, else a distance from 0."""
     bound = g.constant(0.5 if positive else 0.0, "float32")
     index = op.squeeze(op.astype(op.greater(score, bound), "int64"), axis=[1])
-    if positive:
-        both = _two_columns(g, g.emit(op.subtract(g.constant(1.0, "float32"), score)), score)
-    else:
-        both = _finished(g, _two_columns(g, g.emit(op.negative(score)), score), transform)
-    return _labels(g, g.emit(index), labels), both
+    return _labels(g, g.emit(index), labels), _pair(g, score, positive, transform)
