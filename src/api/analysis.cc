@@ -6,6 +6,7 @@
 
 #include "analysis/calls.h"
 #include "api/register.h"
+#include "arith/cost.h"
 #include "ir/block_builder.h"
 #include "ir/visitor.h"
 #include "ops/op_def.h"
@@ -192,7 +193,8 @@ void RegisterAnalysis() {
       .def("relaxvm.analysis.prove_equal",
            [](Expr a, Expr b) { return ops::MakeTypeContext()->ProveEqual(a, b); })
       .def("relaxvm.analysis.prove", [](Expr e) { return ops::MakeTypeContext()->Prove(e); })
-      .def("relaxvm.analysis.simplify", [](Expr e) { return ops::MakeTypeContext()->Simplify(e); });
+      .def("relaxvm.analysis.simplify", [](Expr e) { return ops::MakeTypeContext()->Simplify(e); })
+      .def("relaxvm.analysis.is_large_size", arith::IsLargeSize);
 }
 
 }  // namespace relaxvm::api

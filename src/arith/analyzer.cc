@@ -6,56 +6,12 @@
 #include <unordered_map>
 
 #include "arith/canonical.h"
+#include "arith/cost.h"
 #include "arith/same.h"
 #include "ir/visitor.h"
 
 namespace relaxvm::arith {
 namespace {
-
-using ir::BinaryOp;
-
-constexpr int64_t kMaxCost = int64_t{1} << 40;
-
-// How much an expression is to compute; shared parts count each time they are used.
-class CostCounter {
- public:
-  int64_t Of(const Expr& e) {
-    auto it = known_.find(e.get());
-    if (it != known_.end()) return it->second.second;
-    int64_t cost = Compute(e);
-    if (cost > kMaxCost) cost = kMaxCost;
-    known_.emplace(e.get(), std::make_pair(e, cost));
-    return cost;
-  }
-
- private:
-  int64_t Compute(const Expr& e) {
-    if (auto* b = e.as<ir::BinaryObj>()) return OfOp(b->op) + Of(b->a) + Of(b->b);
-    if (auto* c = e.as<ir::CastObj>()) return 1 + Of(c->value);
-    if (auto* s = e.as<ir::SelectObj>()) {
-      return 2 + Of(s->condition) + Of(s->true_value) + Of(s->false_value);
-    }
-    if (auto* i = e.as<ir::IntrinObj>()) {
-      int64_t cost = 2;
-      for (const Expr& arg : i->args) cost += Of(arg);
-      return cost;
-    }
-    return 1;
-  }
-  static int64_t OfOp(BinaryOp op) {
-    switch (op) {
-      case BinaryOp::kDiv:
-      case BinaryOp::kMod:
-      case BinaryOp::kFloorDiv:
-      case BinaryOp::kFloorMod: return 4;
-      case BinaryOp::kMin:
-      case BinaryOp::kMax: return 2;
-      default: return 1;
-    }
-  }
-  // The expression is kept so that its address is not used again.
-  std::unordered_map<const ffi::Object*, std::pair<Expr, int64_t>> known_;
-};
 
 // Rewrites the scalar expressions that it finds, the largest first.
 class Simplifier : public ir::Mutator {

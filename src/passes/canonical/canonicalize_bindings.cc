@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "analysis/core_ops.h"
+#include "arith/cost.h"
 #include "ir/visitor.h"
 #include "passes/pass.h"
 
@@ -118,7 +119,7 @@ class Canonicalizer : public ir::Mutator {
     for (const Var& v : ir::DefinableSymbolicVars(type)) sizes_.insert(v.get());
   }
 
-  // A cast that gives a known size a second name: the first name stays.
+  // A cast that gives a known size a second name: the first name stays, unless it is a long one.
   void UnifySizes(const Expr& value, const ir::Type& type) {
     auto dims = [](const ir::Type& t) -> ffi::Optional<ffi::Array<Expr>> {
       if (auto* tensor = t.as<ir::TensorTypeObj>()) return tensor->GetShape();
@@ -129,7 +130,8 @@ class Canonicalizer : public ir::Mutator {
     if (!have || !want || have.value().size() != want.value().size()) return;
     for (size_t i = 0; i < want.value().size(); ++i) {
       auto size = want.value()[i].as<Var>();
-      if (!size || !sizes_.insert(size->get()).second) continue;
+      if (!size || arith::IsLargeSize(have.value()[i])) continue;
+      if (!sizes_.insert(size->get()).second) continue;
       if (!have.value()[i].same_as(*size)) Replace(*size, have.value()[i]);
     }
   }

@@ -110,6 +110,22 @@ def test_second_name_of_a_size_goes():
     )
 
 
+def test_name_of_a_long_size_stays():
+    dims = [f"n{i}" for i in range(70)]
+    params = ", ".join(f'x{i}: R.Tensor(("{n}",), "float32")' for i, n in enumerate(dims))
+    check_pass(
+        CanonicalizeBindings(),
+        before=f"""
+        @R.function
+        def main({params}):
+            size = T.int64()
+            y = R.concat(({", ".join(f"x{i}" for i in range(70))}), axis=0)
+            z = R.match_cast(y, R.Tensor((size,), "float32"))
+            return R.exp(z)
+        """,
+    )
+
+
 def test_cast_that_must_be_checked_stays():
     check_pass(
         CanonicalizeBindings(),

@@ -6,11 +6,18 @@ A dimension named '', '?' or below 0 is a new variable at each place; equal real
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any
+
+from relaxvm import _compiler, tirx
+from relaxvm.ir import structural_equal, structural_hash
 
 from .errors import InvalidModel
 from .scalars import Scalars
+
+_is_large_size = _compiler.func("analysis.is_large_size")
 
 _ANONYMOUS = ("", "?")
 
@@ -30,6 +37,7 @@ class Dimensions:
         self._scalars = scalars
         self._by_name: dict[str, Any] = {}
         self._taken: set[str] = set()
+        self._names: dict[int, list] = {}  # of large sizes, with them, by their hash
 
     def of_proto(self, dim: Any, place: str) -> Any:
         """The dimension that a TensorShapeProto.Dimension states."""
@@ -56,6 +64,30 @@ class Dimensions:
     def fresh(self, hint: str) -> Any:
         """A variable that nothing else refers to."""
         return self._scalars.new_dim(self._unique(identifier(hint, "d")))
+
+    def is_long(self, size: Any) -> bool:
+        return str(size.dtype) == "int64" and _is_large_size(size)
+
+    def short(self, dim: Any) -> Any:
+        """`dim` itself, or a variable for it when it is long; who gets one matches it with the size."""
+        if isinstance(dim, (int, tirx.IntImm, tirx.Var)) or not self.is_long(dim):
+            return dim
+        names = self._names.setdefault(structural_hash(dim), [])
+        for size, name in names:
+            if structural_equal(size, dim):
+                return name
+        names.append((dim, self.fresh("size")))
+        return names[-1][1]
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is named inside is unknown outside."""
+        outer = self._names
+        self._names = {key: list(names) for key, names in outer.items()}
+        try:
+            yield
+        finally:
+            self._names = outer
 
     def _unique(self, name: str) -> str:
         unique, n = name, 0

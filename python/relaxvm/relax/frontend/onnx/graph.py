@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from onnx import TensorProto, helper
-from relaxvm import relax, tirx
+from relaxvm import ir, relax, tirx
 from relaxvm.relax import op
 
 from .dimensions import Dimensions
@@ -179,10 +180,18 @@ class Graph:
         return self.dequantized.get(self.node.input[i])
 
     def emit(self, expr: Any, hint: str = "") -> Any:
-        """Binds `expr` to a variable, whose type is known after this."""
+        """Binds `expr` to a variable, whose type is known after this.
+
+        A dimension that is long to say becomes a new variable: all that follows would carry it.
+        """
         if isinstance(expr, (relax.Var, relax.Constant)):
             return expr
-        return self.builder.emit(expr, hint or self.hint())
+        var = self.builder.emit(expr, hint or self.hint())
+        if not isinstance(var.ty, relax.TensorType) or var.ty.shape is None:
+            return var
+        dims = list(var.ty.shape.values)
+        short = list(map(self.dimensions.short, dims))
+        return var if all(map(operator.is_, dims, short)) else self.match_cast(var, short)
 
     def emit_effect(self, name: str, *args: Any, ty: Any) -> Any:
         """Calls a function of the VM that does not give the same each time."""
@@ -191,7 +200,7 @@ class Graph:
 
     def match_cast(self, expr: Any, shape: list) -> Any:
         """`expr` as a tensor of this shape, checked at run time."""
-        expr = self.emit(expr)
+        expr, shape = self.emit(expr), list(map(self.dimensions.short, shape))
         return self.builder.match_cast(expr, relax.TensorType(shape, self.dtype(expr)), self.hint())
 
     def hint(self) -> str:
@@ -210,7 +219,8 @@ class Graph:
         outer, self._emitted_known = self._emitted_known, []
         inner = self._emitted_known
         try:
-            yield inner
+            with self.dimensions.scope():
+                yield inner
         finally:
             self._emitted_known = outer
             for known in inner:
@@ -285,6 +295,29 @@ class Graph:
         if ty.ndim < 0 or ty.shape is not None:
             return expr
         return self.match_cast(expr, [self.dimensions.fresh("m") for _ in range(ty.ndim)])
+
+    def shortened(self, value: Known) -> Known:
+        """`value` with variables for its elements that are long to say."""
+        if value.is_constant:
+            return value
+        array = np.empty(value.array.shape, object)
+        array.flat = list(map(self._shortened, value.array.flat))
+        return Known(array, value.dtype)
+
+    def _shortened(self, element: Any) -> Any:
+        if not isinstance(element, ir.Expr) or not self.dimensions.is_long(element):
+            return element
+        if self.scalars.prove(element >= 0):
+            return self._matched(element)
+        # A variable is never negative.
+        above = self._matched(self.scalars.maximum(element, 0))
+        return self.scalars.sub(above, self._matched(self.scalars.maximum(0 - element, 0)))
+
+    def _matched(self, size: Any) -> Any:
+        name = self.dimensions.short(size)
+        if name is not size:
+            self.builder.match_cast(relax.ShapeExpr([size]), relax.ShapeType([name]), self.hint())
+        return name
 
     def axis(self, axis: int, rank: int) -> int:
         if not -rank <= axis < rank:

@@ -294,7 +294,7 @@ class _Importer:
             attributes = {a.name: self._raw_attribute(a) for a in node.attribute}
             known = symbolic.evaluate(node.op_type, inputs, attributes, version, self.g.scalars)
             if known is not None:
-                return known
+                return [self.g.shortened(k) for k in known]
         rule = registry.find(node.domain, node.op_type, version)
         for name in node.output:  # a node may be imported once for each branch of an If
             for notes in (self.g.dequantized, self.g.joined, self.g.products, self.g.raised):
