@@ -165,7 +165,11 @@ class Counter : public tir::StmtVisitor {
   }
   void VisitBinary(const ir::BinaryObj* b) override {
     if (!in_index_) operations_.Add(OperationsOf(b->op) * b->a.dtype().lanes, times_);
+    // What asks for a place (padding) is no work either.
+    const bool was_index = in_index_;
+    in_index_ = in_index_ || (IsBool(ffi::GetRef<Expr>(b).dtype()) && IsInt(b->a.dtype()));
     tir::StmtVisitor::VisitBinary(b);
+    in_index_ = was_index;
   }
   void VisitIntrin(const ir::IntrinObj* i) override {
     int lanes = i->args.empty() ? 1 : i->args[0].dtype().lanes;

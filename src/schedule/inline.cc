@@ -194,13 +194,16 @@ bool IsContraction(const Stage& stage) {
   const std::optional<GuardedProduct> product = ProductOf(stage.value);
   if (!product.has_value()) return false;
   bool left_only = false, right_only = false, shared = false;
+  bool asks_left = false, asks_right = false;  // the guard, for rows or columns
   for (const Axis& axis : stage.spatial) {
     const bool left = UsesVar(product->a, axis.var), right = UsesVar(product->b, axis.var);
     left_only = left_only || (left && !right);
     right_only = right_only || (right && !left);
-    if (product->guard.defined() && UsesVar(product->guard, axis.var) && !(left && right))
-      return false;
+    if (!product->guard.defined() || !UsesVar(product->guard, axis.var)) continue;
+    asks_left = asks_left || !right;
+    asks_right = asks_right || !left;
   }
+  if (asks_left && asks_right) return false;
   for (const Axis& axis : stage.reduce)
     shared = shared || (UsesVar(product->a, axis.var) && UsesVar(product->b, axis.var));
   return left_only && right_only && shared;

@@ -113,7 +113,7 @@ struct GuardedProduct {
 std::optional<GuardedProduct> ProductOf(const Expr& value);
 
 // Does `stage` multiply two tensors and add up, with an axis that only one of them has on each
-// side?  A guard may depend on axes that both have.
+// side?  A guard may depend on axes that both have, and on those of one side.
 bool IsContraction(const Stage& stage);
 
 // The stage with an axis i that occurs as i // c and i % c (and whose extent c divides) replaced by

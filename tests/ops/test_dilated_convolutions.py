@@ -46,6 +46,73 @@ def run(x: np.ndarray, shape: list, **attrs) -> np.ndarray:
     return vm["main"](relaxvm.runtime.tensor(x)).numpy()
 
 
+# height, width, kernel, dilation, stride, padding
+PLANES = [
+    (14, 14, (3, 3), (12, 12), (1, 1), (12, 12, 12, 12)),
+    (9, 30, (3, 3), (6, 6), (1, 1), (6, 6, 6, 6)),  # all elements meet data between the borders
+    (30, 5, (3, 3), (4, 4), (1, 1), (4, 4, 4, 4)),  # the rows of tiles lie along the height
+    (13, 11, (5, 3), (4, 7), (2, 3), (8, 5, 6, 9)),
+    (12, 1, (3, 1), (6, 6), (1, 1), (6, 0, 6, 0)),
+    (10, 9, (2, 2), (9, 8), (3, 2), (4, 4, 5, 5)),  # some windows meet nothing
+]
+
+
+def convolved_planes(x: np.ndarray, w: np.ndarray, case: tuple) -> np.ndarray:
+    _, _, taps, dilation, stride, pads = case
+    padded = np.pad(x, ((0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)))
+    sizes = [
+        (padded.shape[1 + s] - (taps[s] - 1) * dilation[s] - 1) // stride[s] + 1 for s in (0, 1)
+    ]
+    total = np.zeros((len(x), *sizes, w.shape[3]))
+    for i in range(taps[0]):
+        for j in range(taps[1]):
+            rows = padded[:, i * dilation[0] :: stride[0], j * dilation[1] :: stride[1]]
+            total += rows[:, : sizes[0], : sizes[1]].astype("float64") @ w[i, j].astype("float64")
+    return total
+
+
+# names of unknown sizes, element type, target
+FORMS = [
+    ("", "float32", "llvm"),
+    ("", "float32", "llvm -mcpu=haswell"),
+    ("", "int8", "llvm"),
+    ("h", "float32", "llvm"),
+    ("w", "int8", "llvm"),
+    ("nhw", "float32", "llvm"),
+]
+
+
+@pytest.mark.parametrize(("unknown", "dtype", "target"), FORMS)
+@pytest.mark.parametrize("case", PLANES, ids=str)
+def test_values_of_planes(case: tuple, unknown: str, dtype: str, target: str) -> None:
+    height, width, taps, dilation, stride, pads = case
+    x = RNG.integers(-3, 4, (2, height, width, 12)).astype(dtype)
+    w = RNG.integers(-3, 4, (*taps, 12, 40)).astype(dtype)
+    sizes = {"n": 2, "h": height, "w": width}
+    shape = [relaxvm.tirx.Var(k, "int64") if k in unknown else v for k, v in sizes.items()]
+    data = relax.Var("x", relax.TensorType([*shape, 12], dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            y = op.nn.conv2d(
+                data,
+                relax.const(w, dtype),
+                strides=stride,
+                padding=pads,
+                dilation=dilation,
+                data_layout="NHWC",
+                kernel_layout="HWIO",
+                out_dtype="int32" if dtype == "int8" else dtype,
+            )
+            out = builder.emit_output(op.nn.relu(builder.emit(y)))
+        builder.emit_func_output(out)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    for threads in (1, 3):
+        vm.set_num_threads(threads)
+        result = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(result, np.maximum(convolved_planes(x, w, case), 0))
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("channels", [(3, 5), (16, 40)], ids=str)
 def test_values(case: tuple[int, ...], channels: tuple[int, int]) -> None:
@@ -78,3 +145,22 @@ def test_elements_on_padding_alone_are_not_read() -> None:
     text = relax.transform.LegalizeOps()(builder.get()).script()
     assert "T.int64(64)" not in text  # the size with its padding
     assert "T.grid(T.int64(1), T.int64(16), T.int64(8), T.int64(8), T.int64(1))" in text
+
+
+def test_what_lies_on_padding_is_left_out_window_by_window() -> None:
+    data = relax.Var("x", relax.TensorType([1, 14, 14, 16], "float32"))
+    weight = RNG.standard_normal((3, 3, 16, 32), dtype=np.float32)
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            attrs = {"padding": 12, "data_layout": "NHWC", "kernel_layout": "HWIO"}
+            y = op.nn.conv2d(data, relax.const(weight), dilation=12, **attrs)
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    module = relax.transform.LegalizeOps()(builder.get())
+    assert "T.int64(38)" not in module.script()  # the size with its padding
+    text = relaxvm.compile(builder.get(), target="llvm", stop_after="scheduled").script()
+    # Two, ten and two columns; those at the borders meet two of the three kernel elements.
+    assert text.count("T.parallel(T.int64(42)") == 1
+    assert text.count("for r2 in range(T.int64(2))") == 1
+    assert "for r2 in range(T.int64(3))" not in text

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions over one, two or three spatial axes, in every layout, with groups and dilation.
 // Form: a pad stage where there is padding, and one reduction block over input channels and kernel.
+// Where a wide dilation lays much of it on padding, data is not padded: what lies outside of it is
+// left out of the sum.
+#include <algorithm>
+
 #include "arith/analyzer.h"
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
@@ -73,24 +77,46 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   return ctx.Result(out.Shape(dim), dtype);
 }
 
-// From this dilation on, kernel elements that lie on padding alone are looked for where sizes are
-// not known, too.
+// From this dilation on, kernel elements that lie on padding are looked for where sizes are not
+// known, too.
 constexpr int64_t kWideDilation = 6;
+// Products with padding are left out window by window where that leaves no more than this share.
+constexpr double kShareWorthGuards = 0.9;
+constexpr double kUsualShare = 0.6;  // of one axis with a wide dilation, whose size is not known
 
 // Along one axis, the kernel elements that some window lays on data, and where padding is needed
 // for those.  A wide dilation lays most of them on padding alone.
 struct Taps {
   Expr first, count;
-  Expr before, after;  // padding
-  Expr shift;          // of the first one's place in the padded data
+  Expr before, after;    // padding
+  Expr shift;            // of the first one's place in the padded data
+  double share = 1;      // of windows and kernel elements, what lies on data
+  bool guarded = false;  // not padded: what does not lie on data is left out of each window's sum
 };
+
+// The share of windows and kernel elements [first, first + count) that lie on data.
+double ShareOnData(const Conv& a, size_t s, int64_t size, int64_t windows, int64_t first,
+                   int64_t count) {
+  int64_t on_data = 0;
+  for (int64_t k = first; k < first + count; ++k) {
+    const int64_t place = k * a.dilation[s] - a.padding[s];  // in the first window
+    const int64_t begin = place < 0 ? (a.strides[s] - 1 - place) / a.strides[s] : 0;
+    const int64_t end = place < size ? (size - 1 - place) / a.strides[s] + 1 : 0;
+    on_data += std::max<int64_t>(0, std::min(end, windows) - begin);
+  }
+  return static_cast<double>(on_data) / static_cast<double>(count * windows);
+}
+
 Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const Expr& kernel,
             const Expr& out) {
   const Expr before = a.padding[s], after = a.padding[num_spatial + s], step = a.dilation[s];
-  const Taps all{0, kernel, before, after, 0};
-  if (a.padding[s] + a.padding[num_spatial + s] == 0 || !ir::AsInt(kernel).has_value()) return all;
-  const bool known = ir::AsInt(size).has_value() && ir::AsInt(out).has_value();
+  Taps all{0, kernel, before, after, 0};
+  const auto taps = ir::AsInt(kernel), data = ir::AsInt(size), windows = ir::AsInt(out);
+  if (a.padding[s] + a.padding[num_spatial + s] == 0 || taps.value_or(0) < 1) return all;
+  const bool known = data.has_value() && windows.value_or(0) > 0;
   if (!known && a.dilation[s] < kWideDilation) return all;
+  all.share = kUsualShare;
+  if (known) all.share = a.dilation[s] > 1 ? ShareOnData(a, s, *data, *windows, 0, *taps) : 1;
   arith::Analyzer analyzer;
   auto simple = [&](const Expr& e) { return analyzer.Simplify(e); };
   const Expr reach = (out - 1) * Expr(a.strides[s]);  // from the first window to the last one
@@ -101,7 +127,38 @@ Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const
   const Expr place = simple(first * step - before);
   const Expr end = simple(reach + last * step - before);
   const Expr needed = simple(ir::Max(0, 0 - place));
-  return {first, count, needed, simple(ir::Max(0, end - size + 1)), simple(place + needed)};
+  const auto from = ir::AsInt(first), left = ir::AsInt(count);
+  const bool fixed = known && from.has_value() && left.has_value();
+  return {first,
+          count,
+          needed,
+          simple(ir::Max(0, end - size + 1)),
+          simple(place + needed),
+          fixed ? ShareOnData(a, s, *data, *windows, *from, *left) : kUsualShare};
+}
+
+// Along which axes products with padding are left out: where rows of pixels are read and channels
+// are written, which is what register tiles can take.
+template <size_t kNumSpatial>
+void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const Layout& kernel,
+                  const ComputeArgs& in, std::vector<Taps>* taps) {
+  const bool channels_last = out.At('C') + 1 == out.size() && kernel.At('O') + 1 == kernel.size() &&
+                             data.At('C') + 1 == data.size();
+  double share = 1;
+  for (const Taps& t : *taps) share *= t.share;
+  if (a.groups > 1 || !channels_last || share > kShareWorthGuards) return;
+  const std::string spatial = SpatialLetters(kNumSpatial);
+  for (size_t s = 0; s < kNumSpatial; ++s) {
+    Taps& t = (*taps)[s];
+    if (t.share == 1) continue;
+    t.guarded = true;
+    if (!ir::AsInt(t.count).has_value()) {  // the guard leaves out whole kernel elements as well
+      t.first = 0;
+      t.count = kernel.Extent(in[1]->shape, spatial[s]);
+    }
+    t.before = t.after = 0;
+    t.shift = t.first * Expr(a.dilation[s]) - Expr(a.padding[s]);
+  }
 }
 
 template <size_t kNumSpatial>
@@ -119,6 +176,9 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
     taps.push_back(TapsOf(a, s, kNumSpatial, data.Extent(in[0]->shape, spatial[s]),
                           kernel.Extent(w->shape, spatial[s]),
                           out.Extent(in.OutShape(), spatial[s])));
+  }
+  ChooseGuards<kNumSpatial>(a, data, out, kernel, in, &taps);
+  for (size_t s = 0; s < kNumSpatial; ++s) {
     pads.before[data.At(spatial[s])] = taps[s].before;
     pads.after[data.At(spatial[s])] = taps[s].after;
   }
@@ -144,7 +204,17 @@ Tensors ComputeConv(const ComputeArgs& in, const Conv& a) {
       const size_t s = spatial.find(letter);
       return letter == 'I' ? r[0] : r[1 + s] + taps[s].first;
     };
-    return ir::Cast(wide, x(data.Order(of_data))) * ir::Cast(wide, w(kernel.Order(of_kernel)));
+    const Expr product =
+        ir::Cast(wide, x(data.Order(of_data))) * ir::Cast(wide, w(kernel.Order(of_kernel)));
+    Expr on_data;  // null: always
+    for (size_t s = 0; s < kNumSpatial; ++s) {
+      if (!taps[s].guarded) continue;
+      const Expr at = of_data(spatial[s]);
+      const Expr inside =
+          ir::And(ir::LessEqual(0, at), ir::Less(at, data.Extent(in[0]->shape, spatial[s])));
+      on_data = on_data.defined() ? ir::And(on_data, inside) : inside;
+    }
+    return on_data.defined() ? ir::IfThenElse(on_data, product, Number(wide, 0)) : product;
   };
   std::string name = "conv" + std::to_string(kNumSpatial) + "d";
   Tensor result = tir::Reduce(in.OutShape(), reduced, tir::SumReducer(wide), formula, name);

@@ -64,7 +64,6 @@ class ContractionEmitter {
       seq.push_back(tir::AllocBuffer(packed.buffer));
       seq.push_back(packed.fill);
     }
-    ChooseRows();
     seq.push_back(Compute());
     return SeqStmt::Flatten(seq);
   }
@@ -165,43 +164,93 @@ class ContractionEmitter {
 
   Stmt Compute() {
     Var panel("panel", Int(64)), chunk("chunk", Int(64));
+    std::optional<RowRanges> ranges;
+    if (c_.guard.defined() && UsesVar(c_.guard, c_.row.var)) ranges = RowRanges::Of(c_, c_.row);
+    if (ranges.has_value()) {
+      if (auto parts = ranges->Known(c_, analyzer_)) return ComputeRanges(*parts, panel, chunk);
+    }
+    ChooseRows();
+    ChooseTasks(ranges.has_value());
+    const Stmt body = ranges.has_value() ? OfRanges(*ranges, panel, chunk) : OfChunk(panel, chunk);
+    return OverTasks(TasksOf(panel, chunk, chunks_), body, work_, analyzer_);
+  }
+
+  // Ranges of rows stand one after the other: each panel of B passes once for all of them.
+  Stmt ComputeRanges(const std::vector<Contraction>& parts, const Var& panel, const Var& chunk) {
+    Stmt body;
+    Expr begin = 0, work = 0;
+    std::vector<std::pair<Expr, Stmt>> ends;
+    for (const Contraction& c : parts) {
+      ContractionEmitter part = *this;
+      part.c_ = c;
+      part.ChooseRows();
+      part.ChooseTasks(true);
+      const Stmt code = part.OfChunk(panel, chunk - begin);
+      begin = analyzer_->Simplify(begin + part.chunks_);
+      work = analyzer_->Simplify(ir::Max(work, part.work_));
+      ends.emplace_back(begin, code);
+    }
+    for (size_t i = ends.size(); i-- > 0;) {
+      const auto& [end, code] = ends[i];
+      body = body.defined() ? Stmt(tir::IfThenElse(ir::Less(chunk, end), code, body)) : code;
+    }
+    return OverTasks(TasksOf(panel, chunk, begin), body, work, analyzer_);
+  }
+
+  // A chunk of rows, range by range.
+  Stmt OfRanges(const RowRanges& ranges, const Var& panel, const Expr& chunk) {
+    ContractionEmitter part = *this;
+    part.c_ = ranges.Any(c_, analyzer_);
+    part.num_tiles_ = ir::CeilDiv(part.c_.row.extent, rows_);
+    const Expr rows = rows_ * per_task_, begin = chunk * rows;
+    return ranges.Each(begin, ir::Min(begin + rows, c_.row.extent),
+                       part.OfTiles(panel, Expr(0), part.num_tiles_));
+  }
+
+  std::vector<Axis> TasksOf(const Var& panel, const Var& chunk, const Expr& chunks) const {
+    const bool by_blocks = depth_blocks_.has_value();
+    std::vector<Axis> tasks = c_.OuterOfB();
+    // The panel of B stays in the second cache while rows of A pass; where it is too large for
+    // that, rows of A stay.
+    if (!by_blocks) tasks.push_back({panel, panels_});
+    tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
+    tasks.push_back({chunk, chunks});
+    if (by_blocks) tasks.push_back({panel, panels_});
+    return tasks;
+  }
+
+  void ChooseTasks(bool is_cut) {
     num_tiles_ = analyzer_->Simplify(ir::CeilDiv(c_.row.extent, rows_));
     Expr depth = 1;
     for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
     depth = analyzer_->Simplify(depth);
     const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
-    depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
+    if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
     if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
       c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
     }
     c_.fetch_b = HowToFetchB(BytesOfB(depth));
-    const int64_t per_task =
-        depth_blocks_.has_value()
-            ? kTilesPerBlock
-            : std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1,
-                                  kMaxTilesPerTask);
-    const Expr chunks = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task));
-    const Expr first = chunk * Expr(per_task);
-    const Expr tiles = analyzer_->Simplify(ir::Min(per_task, num_tiles_ - first));
-    Stmt body;
-    Stmt full = Tiles(panel, first, tiles, Full(width_ / lanes_), Expr());
-    if (analyzer_->ProveEqual(full_panels_, panels_)) {
-      body = full;
-    } else {
-      const Stmt rest = RestPanel(panel, first, tiles);
-      body = ir::IsIntValue(full_panels_, 0)
-                 ? rest
-                 : Stmt(tir::IfThenElse(ir::Less(panel, full_panels_), full, rest));
-    }
-    std::vector<Axis> tasks = c_.OuterOfB();
-    // The panel of B stays in the second cache while rows of A pass; where it is too large for
-    // that, rows of A stay.
-    if (!depth_blocks_.has_value()) tasks.push_back({panel, panels_});
-    tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
-    tasks.push_back({chunk, chunks});
-    if (depth_blocks_.has_value()) tasks.push_back({panel, panels_});
-    const Expr rows = ir::Min(rows_ * per_task, ir::Max(c_.row.extent, kRowsPerLoad));
-    return OverTasks(tasks, body, depth * Expr(width_ / lanes_) * rows, analyzer_);
+    per_task_ = depth_blocks_.has_value()
+                    ? kTilesPerBlock
+                    : std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1,
+                                          kMaxTilesPerTask);
+    chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
+    const Expr rows = ir::Min(rows_ * per_task_, ir::Max(c_.row.extent, kRowsPerLoad));
+    work_ = depth * Expr(width_ / lanes_) * rows;
+  }
+
+  Stmt OfChunk(const Var& panel, const Expr& chunk) {
+    const Expr first = chunk * Expr(per_task_);
+    const Expr tiles = analyzer_->Simplify(ir::Min(per_task_, num_tiles_ - first));
+    return OfTiles(panel, first, tiles);
+  }
+
+  Stmt OfTiles(const Var& panel, const Expr& first, const Expr& tiles) {
+    const Stmt full = Tiles(panel, first, tiles, Full(width_ / lanes_), Expr());
+    if (analyzer_->ProveEqual(full_panels_, panels_)) return full;
+    const Stmt rest = RestPanel(panel, first, tiles);
+    if (ir::IsIntValue(full_panels_, 0)) return rest;
+    return tir::IfThenElse(ir::Less(panel, full_panels_), full, rest);
   }
 
   // 0 when A has no rows of its own that lie along the sum, or nobody knows how many.
@@ -439,8 +488,9 @@ class ContractionEmitter {
     int64_t even, count;  // of each but the last; blocks
   };
   std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
+    // A guard leaves most steps out of most rows, and with them of a panel.
     if (depth.value_or(0) == 0 || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
-        c_.side_by_side.has_value())
+        c_.side_by_side.has_value() || c_.guard.defined())
       return std::nullopt;
     const Axis& outermost = c_.stage.reduce.front();
     const int64_t extent = ir::AsInt(outermost.extent).value();
@@ -460,6 +510,8 @@ class ContractionEmitter {
   int64_t width_ = 1;  // elements of a panel
   int64_t rows_ = 1;   // of a tile, at most
   Expr full_panels_, panels_, num_tiles_;
+  int64_t per_task_ = 1;  // tiles
+  Expr chunks_, work_;    // tasks of a panel; additions of one
   std::optional<DepthBlocks> depth_blocks_;
 };
 

@@ -16,8 +16,8 @@ struct Contraction {
   Stage stage;     // offsets flat, neighbouring axes merged, the reduction ordered
   DLDataType acc;  // of the sums
   Expr a, b;       // the operands' formulas: loads, perhaps inside casts
-  // Where it does not hold nothing is added; null: everywhere.  Depends on `batch` and axes of the
-  // sum.
+  // Where it does not hold nothing is added; null: everywhere.  Depends on `batch`, `outer_a`, axes
+  // of the sum and, until CutByRows, on `row`.
   Expr guard;
   Axis row{Var("row", Int(64)), Expr(1)};        // the tile's rows: of A alone
   Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone
@@ -84,6 +84,40 @@ int64_t GroupOf(const Machine& machine, const Expr& a, const Expr& b, DLDataType
 // Absent when the stage has another form.
 std::optional<Contraction> ReadContraction(const Stage& stage, const Machine& machine,
                                            arith::Analyzer* analyzer);
+
+// A guard that chooses by the row (a convolution of data that is not padded) cuts the rows into
+// ranges, each with fewer steps of the sum and a guard that does not ask for rows any more.
+class RowRanges {
+ public:
+  // Absent when the guard has another form.
+  static std::optional<RowRanges> Of(const Contraction& c, const Axis& row);
+
+  // Each range as a contraction of its own.  Absent when sizes are not known, or ranges are many.
+  std::optional<std::vector<Contraction>> Known(const Contraction& c,
+                                                arith::Analyzer* analyzer) const;
+  // What stands for any range, and code that comes past all ranges of the rows [begin, end).
+  Contraction Any(const Contraction& c, arith::Analyzer* analyzer) const;
+  Stmt Each(const Expr& begin, const Expr& end, const Stmt& body) const;
+
+ private:
+  // row * `row` + step * `step` + rest >= 0, where `row` and `step` have the same sign.
+  struct Condition {
+    int64_t row, step;
+    Expr rest;
+  };
+  Contraction Restricted(const Contraction& c, const Expr& begin, const Expr& rows,
+                         const Expr& first, const Expr& steps, arith::Analyzer* analyzer) const;
+  Expr BeginOf(const Expr& step) const;
+  Expr EndOf(const Expr& step) const;
+
+  Axis row_{Var("row", Int(64)), Expr(1)};
+  size_t axis_ = 0;  // of the sum, that the guard asks for
+  int64_t steps_ = 0;
+  std::vector<Condition> conditions_;
+  Expr others_;  // what the guard asks beside; null: nothing
+  Var begin_{"begin", Int(64)}, rows_{"rows", Int(64)}, first_{"first", Int(64)},
+      some_{"steps", Int(64)};
+};
 
 // One register's worth of columns: `lanes` of them from `offset` on.
 struct Columns {

@@ -74,7 +74,8 @@ class OneRowEmitter {
  private:
   bool HasForm() const {
     if (!ir::IsIntValue(c_.row.extent, 1) || c_.panel_width > 0 || c_.group > 1 ||
-        c_.side_by_side.has_value() || c_.stage.reduce.size() != 1 || lanes_ < 2)
+        c_.side_by_side.has_value() || c_.guard.defined() || c_.stage.reduce.size() != 1 ||
+        lanes_ < 2)
       return false;
     for (const Axis& axis : c_.outer_a) {
       if (!ir::IsIntValue(axis.extent, 1)) return false;

@@ -182,13 +182,14 @@ class Reader {
   }
 
   // Axes of constant length that an operand walks in steps of its own, as the phases of a
-  // transposed convolution, and those that the guard asks for, are fixed while a matrix is
+  // transposed convolution, and those of both that the guard asks for, are fixed while a matrix is
   // computed.
   void FixPhases() {
     auto& spatial = c_.stage.spatial;
     for (size_t i = spatial.size(); i-- > 0;) {
       const Axis axis = spatial[i];
-      bool fixed = c_.guard.defined() && UsesVar(c_.guard, axis.var);
+      bool fixed = c_.guard.defined() && UsesVar(c_.guard, axis.var) && UsesVar(c_.a, axis.var) &&
+                   UsesVar(c_.b, axis.var);
       for (const Expr& operand : {c_.a, c_.b})
         fixed = fixed || !LinearOffset::Of(c_.LoadOf(operand)->indices[0], {axis}).has_value();
       if (!fixed || !ir::AsInt(axis.extent).has_value()) continue;
@@ -232,18 +233,25 @@ class Reader {
       }
       c_.vector = *vector;
     }
+    if (c_.guard.defined() && UsesVar(c_.guard, c_.vector.var)) return false;
     std::vector<Axis> left;
     for (const Axis& axis : c_.stage.spatial) {
       if (axis.var.same_as(c_.vector.var)) continue;
       (in(*b, axis) ? (in(*a, axis) ? c_.batch : c_.outer_b) : left).push_back(axis);
     }
-    if (left.empty()) return false;
-    // The tile's rows: the longest A-only axis, the innermost of equals.
-    size_t best = left.size() - 1;
+    // The tile's rows: the longest A-only axis, the innermost of equals; not one that the
+    // guard asks for in a way of its own.
+    auto can_be_row = [&](const Axis& axis) {
+      return !c_.guard.defined() || !UsesVar(c_.guard, axis.var) ||
+             RowRanges::Of(c_, axis).has_value();
+    };
+    size_t best = left.size();
     auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(kRowsOfUnknown); };
     for (size_t i = left.size(); i-- > 0;) {
-      if (length(i) > length(best) && length(best) < 16) best = i;
+      if (!can_be_row(left[i])) continue;
+      if (best == left.size() || (length(i) > length(best) && length(best) < 16)) best = i;
     }
+    if (best == left.size()) return false;
     c_.row = left[best];
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
     c_.outer_a = left;
