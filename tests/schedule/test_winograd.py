@@ -81,6 +81,66 @@ def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
 
 
+# images, depth, height, width, channels, filters, layers of the kernel, padding of the depth
+VOLUMES = [
+    (1, 8, 16, 16, 16, 16, 3, 1),
+    (2, 5, 13, 19, 32, 40, 3, 1),  # blocks of layers and of tiles that are not full
+    (1, 7, 9, 30, 40, 24, 2, 0),
+    (3, 4, 8, 8, 32, 80, 1, 0),  # one layer: pictures one after the other
+    (1, 3, 20, 21, 24, 32, 5, 2),
+    (1, 1, 8, 8, 64, 64, 3, 1),
+]
+
+
+def volume(
+    case: tuple[int, ...], unknown: int
+) -> tuple[relaxvm.IRModule, np.ndarray, np.ndarray, np.ndarray]:
+    images, *sizes, channels, filters, layers, padding = case
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((images, *sizes, channels), dtype=np.float32)
+    w = rng.standard_normal((layers, 3, 3, channels, filters), dtype=np.float32)
+    w /= np.float32(np.sqrt(9 * layers * channels))
+    dims = [relaxvm.tirx.Var(name, "int64") for name in "ndhw"[:unknown]] + [images, *sizes][
+        unknown:
+    ]
+    data = relax.Var("x", relax.TensorType([*dims, channels], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            attrs = {"data_layout": "NDHWC", "kernel_layout": "DHWIO", "padding": [padding, 1, 1]}
+            y = builder.emit(op.nn.conv3d(data, relax.const(w), **attrs))
+            result = builder.emit_output(op.nn.relu(y))
+        builder.emit_func_output(result)
+    wide = np.pad(x.astype("float64"), [(0, 0), (padding,) * 2, (1, 1), (1, 1), (0, 0)])
+    depth = wide.shape[1] - layers + 1
+    want = sum(
+        wide[:, z : z + depth, i : i + sizes[1], j : j + sizes[2]] @ w[z, i, j].astype("float64")
+        for z in range(layers)
+        for i in range(3)
+        for j in range(3)
+    )
+    return builder.finalize(), x, w, np.maximum(want, 0)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("unknown", [0, 2, 4])
+@pytest.mark.parametrize("case", VOLUMES, ids=str)
+def test_volumes(case: tuple[int, ...], unknown: int, target: str) -> None:
+    module, x, _, want = volume(case, unknown)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    vm.set_num_threads(1)
+    alone = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    assert np.max(np.abs(alone - want)) < 5e-6 * np.max(np.abs(want))
+    vm.set_num_threads(3)
+    np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
+
+
+def test_volumes_are_transformed_layer_by_layer() -> None:
+    for case in VOLUMES[:2]:
+        module, *_ = volume(case, 4)
+        assert "winograd_product" in relaxvm.compile(module, stop_after="lowered").script()
+
+
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("case", CASES[1:3], ids=str)

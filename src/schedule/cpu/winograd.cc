@@ -22,7 +22,9 @@ using tir::SeqStmt;
 
 constexpr int64_t kTile = kWinogradTile, kSize = kWinogradSize, kPoints = kSize * kSize;
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
-constexpr int64_t kMostTiles = 24;  // of a block: weights are read once for each block
+constexpr int64_t kMostTiles = 24;   // of a block: weights are read once for each block
+constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
+constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
 constexpr int64_t kTasksPerCore = 4;
 
 class WinogradEmitter {
@@ -35,70 +37,93 @@ class WinogradEmitter {
         lanes_(machine.Lanes(4)),
         data_(ReadsOf(input)[0]),
         weight_(data_),
+        has_depth_(output.spatial.size() == 5),
+        at_height_(has_depth_ ? 2 : 1),
         images_(input.spatial[2].extent),
-        down_(input.spatial[3].extent),
-        across_(input.spatial[4].extent),
-        height_(output.spatial[1].extent),
-        breadth_(output.spatial[2].extent),
-        channels_(ir::AsInt(input.spatial[5].extent).value()),
-        filters_(ir::AsInt(output.spatial[3].extent).value()) {
+        depth_(has_depth_ ? output.spatial[1].extent : Expr(1)),
+        down_(input.spatial[2 + at_height_].extent),
+        across_(input.spatial[3 + at_height_].extent),
+        height_(output.spatial[at_height_].extent),
+        breadth_(output.spatial[at_height_ + 1].extent),
+        taps_(has_depth_ ? ir::AsInt(product.reduce[0].extent).value() : 1),
+        channels_(ir::AsInt(input.spatial.back().extent).value()),
+        filters_(ir::AsInt(output.spatial.back().extent).value()) {
     const std::vector<Var> reads = ReadsOf(product);
     weight_ = Buffer(reads[reads[0].same_as(*input.out) ? 1 : 0]);
     width_ = ir::AsInt(weight_.shape()[4]).value();
     panels_ = (filters_ + width_ - 1) / width_;
     stride_ = (channels_ + lanes_ - 1) / lanes_ * lanes_;
     ChooseBlock();
-    input_ = Buffer("input", {Expr(kPoints * block_ * stride_)}, Float(32));
-    product_ = Buffer("product", {Expr(kPoints * block_ * width_)}, Float(32));
+    slots_ = block_ * (layers_ + taps_ - 1);
+    input_point_ = InOddLines(slots_ * stride_);
+    product_point_ = InOddLines(block_ * layers_ * width_);
+    input_ = Buffer("input", {Expr(kPoints * input_point_)}, Float(32));
+    product_ = Buffer("product", {Expr(kPoints * product_point_)}, Float(32));
   }
 
   Stmt Run() {
-    Axis strip{Var("strip", Int(64)), analyzer_->Simplify(ir::CeilDiv(tiles_, block_))};
+    // Without depth the tiles of all images are one list.
+    const Axis image{Var("image", Int(64)), has_depth_ ? images_ : Expr(1)};
+    const Axis layer{Var("layers", Int(64)), analyzer_->Simplify(ir::CeilDiv(depth_, layers_))};
+    const Axis strip{Var("strip", Int(64)), analyzer_->Simplify(ir::CeilDiv(tiles_, block_))};
     // Few blocks: groups of panels are tasks of their own, no more than cores want, because each
     // transforms its input again.
     Var groups("groups", Int(64)), each("each", Int(64)), first("first", Int(64));
     const int64_t tasks = machine_.num_cores > 1 ? kTasksPerCore * machine_.num_cores : 1;
-    const Expr wanted = ir::CeilDiv(Expr(tasks), ir::Max(strip.extent, 1));
+    const Expr blocks = analyzer_->Simplify(image.extent * layer.extent * strip.extent);
+    const Expr wanted = ir::CeilDiv(Expr(tasks), ir::Max(blocks, 1));
     Axis group{Var("group", Int(64)), groups};
-    Var tile("tile", Int(64)), panel("panel", Int(64));
-    const Expr start = strip.var * Expr(block_);
+    Var panel("panel", Int(64));
+    const Task task{image.var, layer.var * Expr(layers_), strip.var * Expr(block_)};
     ffi::Array<Stmt> body = {
-        Bind(count_, analyzer_->Simplify(ir::Min(block_, tiles_ - start))),
-        Bind(first, group.var * each), tir::AllocBuffer(input_), tir::AllocBuffer(product_),
-        For(tile, 0, count_, ForKind::kSerial, Placed(start + tile, [&](const Place& at) {
-              const Expr inside = ir::And(ir::LessEqual(at.y + Expr(kSize), data_.shape()[1]),
-                                          ir::LessEqual(at.x + Expr(kSize), data_.shape()[2]));
-              return tir::IfThenElse(inside, Input(at, tile, false), Input(at, tile, true));
-            }))};
+        Bind(count_, analyzer_->Simplify(ir::Min(block_, tiles_ - task.tile))),
+        Bind(deep_, analyzer_->Simplify(ir::Min(layers_, depth_ - task.layer))),
+        Bind(first, group.var * each),
+        tir::AllocBuffer(input_),
+        tir::AllocBuffer(product_),
+        EachTile(task, deep_ + Expr(taps_ - 1), [&](const Place& at, const Expr& slot) {
+          const Expr inside = ir::And(
+              ir::LessEqual(at.y + Expr(kSize), data_.shape()[static_cast<int64_t>(at_height_)]),
+              ir::LessEqual(at.x + Expr(kSize),
+                            data_.shape()[static_cast<int64_t>(at_height_ + 1)]));
+          return tir::IfThenElse(inside, Input(at, slot, false), Input(at, slot, true));
+        })};
     const Expr column = first + panel;
     Stmt of_panel = SeqStmt::Flatten(
-        {Multiply(column),
-         For(tile, 0, count_, ForKind::kSerial, Placed(start + tile, [&](const Place& at) {
-               const Expr inside = ir::And(ir::LessEqual(at.y + Expr(kTile), height_),
-                                           ir::LessEqual(at.x + Expr(kTile), breadth_));
-               return tir::IfThenElse(inside, Output(at, tile, column, false),
-                                      Output(at, tile, column, true));
-             }))});
+        {Multiply(column), EachTile(task, deep_, [&](const Place& at, const Expr& slot) {
+           const Expr inside = ir::And(ir::LessEqual(at.y + Expr(kTile), height_),
+                                       ir::LessEqual(at.x + Expr(kTile), breadth_));
+           return tir::IfThenElse(inside, Output(at, slot, column, false),
+                                  Output(at, slot, column, true));
+         })});
     body.push_back(
         For(panel, 0, ir::Min(Expr(each), Expr(panels_) - first), ForKind::kSerial, of_panel));
-    const Expr work = Expr(kPoints * block_ * channels_ * (width_ / lanes_)) * each;
-    return SeqStmt::Flatten({Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
-                             Bind(each, ir::CeilDiv(Expr(panels_), groups)),
-                             OverTasks({strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
+    const Expr work =
+        Expr(kPoints * block_ * layers_ * taps_ * channels_ * (width_ / lanes_)) * each;
+    return SeqStmt::Flatten(
+        {Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
+         Bind(each, ir::CeilDiv(Expr(panels_), groups)),
+         OverTasks({image, layer, strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
   }
 
  private:
+  // Where a task begins.
+  struct Task {
+    Expr image, layer, tile;
+  };
   // Where a tile of results begins.
   struct Place {
-    Var n{"n", Int(64)}, y{"y", Int(64)}, x{"x", Int(64)};
+    Var n{"n", Int(64)}, z{"z", Int(64)}, y{"y", Int(64)}, x{"x", Int(64)};
   };
 
   // As many tiles as leave their transforms in half of the cache, all blocks alike.  Of a number of
   // images that is not known each one is cut alike, or as many as fit are one block.
   void ChooseBlock() {
+    const int64_t fit =
+        std::clamp<int64_t>(machine_.l2_bytes / 2 / (kPoints * 4 * stride_), 6, kMostTiles);
+    if (has_depth_) return ChooseLayers(fit);
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
-    const int64_t fit = machine_.l2_bytes / 2 / (kPoints * 4 * stride_);
-    block_ = std::clamp<int64_t>(fit, 6, kMostTiles);
+    block_ = fit;
     const bool all = ir::AsInt(tiles_).has_value();
     const int64_t even = ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
     if (even <= 0) return;
@@ -107,17 +132,54 @@ class WinogradEmitter {
       block_ = all ? even : block_ / even * even;
       return;
     }
-    const int64_t blocks = (even + block_ - 1) / block_;
-    block_ = (even + blocks - 1) / blocks;
+    block_ = Even(even, block_);
   }
 
-  Stmt Placed(const Expr& tile, const std::function<Stmt(const Place&)>& body) const {
+  // Blocks of layers that lie one behind the other: each transformed layer serves as many layers of
+  // results as the kernel is deep.
+  void ChooseLayers(int64_t fit) {
+    tiles_ = analyzer_->Simplify(down_ * across_);
+    const int64_t tiles = ir::AsInt(tiles_).value_or(kMostTiles);
+    layers_ = std::min(ir::AsInt(depth_).value_or(kUsualLayers), kMostLayers);
+    if (tiles * layers_ < fit) layers_ = std::min(ir::AsInt(depth_).value_or(fit), fit / tiles);
+    layers_ = Even(ir::AsInt(depth_).value_or(layers_), layers_);
+    block_ = Even(tiles, std::clamp<int64_t>(fit / layers_, 1, tiles));
+  }
+
+  // Floats from one point to the next: a tile is written to all points at once, and an even number
+  // of cache lines would put them into few sets of the first cache.
+  static int64_t InOddLines(int64_t floats) {
+    constexpr int64_t kLine = kLineBytes / 4;
+    const int64_t lines = (floats + kLine - 1) / kLine;
+    return (lines % 2 == 0 ? lines + 1 : lines) * kLine;
+  }
+
+  // `all` in as few parts as `most` allows: the size of one, all alike.
+  static int64_t Even(int64_t all, int64_t most) {
+    const int64_t parts = (all + most - 1) / most;
+    return (all + parts - 1) / parts;
+  }
+
+  // `body` for the task's tiles of `layers` layers, with their place in the block.
+  Stmt EachTile(const Task& task, const Expr& layers,
+                const std::function<Stmt(const Place&, const Expr&)>& body) const {
     Place at;
-    Var row("row", Int(64));
-    return SeqStmt::Flatten({Bind(row, ir::FloorDiv(tile, across_)),
-                             Bind(at.x, ir::FloorMod(tile, across_) * Expr(kTile)),
-                             Bind(at.n, ir::FloorDiv(row, down_)),
-                             Bind(at.y, ir::FloorMod(row, down_) * Expr(kTile)), body(at)});
+    Var row("row", Int(64)), tile("tile", Int(64)), layer("layer", Int(64)), slot("slot", Int(64));
+    const Expr number = task.tile + tile;
+    ffi::Array<Stmt> one = {
+        Bind(row, ir::FloorDiv(number, across_)),
+        Bind(at.x, ir::FloorMod(number, across_) * Expr(kTile)),
+        Bind(at.n, has_depth_ ? task.image : ir::FloorDiv(row, down_)),
+        Bind(at.y, (has_depth_ ? Expr(row) : ir::FloorMod(row, down_)) * Expr(kTile))};
+    if (!has_depth_) {
+      one.push_back(body(at, tile));
+      return For(tile, 0, count_, ForKind::kSerial, SeqStmt::Flatten(one));
+    }
+    one.push_back(Bind(at.z, task.layer + layer));
+    one.push_back(Bind(slot, layer * Expr(block_) + tile));
+    one.push_back(body(at, slot));
+    return For(layer, 0, layers, ForKind::kSerial,
+               For(tile, 0, count_, ForKind::kSerial, SeqStmt::Flatten(one)));
   }
 
   // Registers: `count` vectors.
@@ -170,8 +232,13 @@ class WinogradEmitter {
     return row;
   }
 
+  ffi::Array<Expr> IndexOf(const Place& at, const Expr& y, const Expr& channel) const {
+    if (has_depth_) return {at.n, at.z, y, at.x, channel};
+    return {at.n, y, at.x, channel};
+  }
+
   // One tile of all channels; `guarded`: it may reach over the data's end.
-  Stmt Input(const Place& at, const Var& tile, bool guarded) const {
+  Stmt Input(const Place& at, const Expr& tile, bool guarded) const {
     Var group("channels", Int(64));
     const int64_t whole = channels_ / lanes_;
     ffi::Array<Stmt> seq = {Loop(group, whole, ForKind::kSerial,
@@ -181,22 +248,23 @@ class WinogradEmitter {
   }
 
   // One register of channels; `partial`: there are fewer.
-  Stmt Input(const Place& at, const Var& tile, const Expr& channel, bool guarded,
+  Stmt Input(const Place& at, const Expr& tile, const Expr& channel, bool guarded,
              bool partial) const {
     ffi::Array<Stmt> seq;
     std::array<Var, kSize> lines{Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64)),
                                  Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64))};
     for (int64_t i = 0; i < kSize; ++i)
       seq.push_back(Bind(lines[static_cast<size_t>(i)],
-                         FlatOffset(data_, {at.n, at.y + Expr(i), at.x, channel})));
+                         FlatOffset(data_, IndexOf(at, at.y + Expr(i), channel))));
     const Buffer half = Registers(kPoints, &seq), line = Registers(kSize, &seq),
                  scratch = Registers(4, &seq);
     for (int64_t j = 0; j < kSize; ++j) {
       for (int64_t i = 0; i < kSize; ++i) {
         Expr inside = ir::BoolImm(true), predicate;
         if (guarded) {
-          inside = ir::And(ir::Less(at.y + Expr(i), data_.shape()[1]),
-                           ir::Less(at.x + Expr(j), data_.shape()[2]));
+          inside = ir::And(
+              ir::Less(at.y + Expr(i), data_.shape()[static_cast<int64_t>(at_height_)]),
+              ir::Less(at.x + Expr(j), data_.shape()[static_cast<int64_t>(at_height_ + 1)]));
           predicate = ir::BroadcastExpr(inside, lanes_);
         }
         if (partial) {
@@ -214,7 +282,7 @@ class WinogradEmitter {
     for (int64_t a = 0; a < kSize; ++a) {
       const Six out = TransformInput(Row(half, a * kSize, 1), scratch, &seq);
       for (int64_t b = 0; b < kSize; ++b) {
-        const Expr to = (Expr((a * kSize + b) * block_) + tile) * Expr(stride_) + channel;
+        const Expr to = Expr((a * kSize + b) * input_point_) + tile * Expr(stride_) + channel;
         seq.push_back(BufferStore(input_, out[static_cast<size_t>(b)], {Span(to)}));
       }
     }
@@ -232,17 +300,23 @@ class WinogradEmitter {
   }
 
   Stmt MultiplyColumns(const Expr& panel, int64_t vectors) const {
-    Var point("point", Int(64)), k("k", Int(64));
+    Var point("point", Int(64)), tap("tap", Int(64)), k("k", Int(64));
     Contraction c;
     c.acc = Float(32);
-    c.stage.reduce = {{k, Expr(channels_)}};
+    c.stage.reduce = {{tap, Expr(taps_)}, {k, Expr(channels_)}};
     c.panel_width = width_;
-    c.a = input_.Load({(point * Expr(block_) + c.row.var) * Expr(stride_) + k});
+    // A kernel element's layer lies a block of tiles behind that of the one before.
+    const Expr slot = c.row.var + tap * Expr(block_);
+    c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k});
     c.b = BufferLoad(
-        weight_,
-        {((point * Expr(panels_) + panel) * Expr(channels_) + k) * Expr(width_) + c.column});
+        weight_, {(((point * Expr(panels_) + panel) * Expr(taps_) + tap) * Expr(channels_) + k) *
+                      Expr(width_) +
+                  c.column});
     c.stage.out = product_;
-    c.stage.indices = {(point * Expr(block_) + c.row.var) * Expr(width_) + c.vector.var};
+    const int64_t rows = block_ * layers_;
+    c.stage.indices = {point * Expr(product_point_) + c.row.var * Expr(width_) + c.vector.var};
+    // Rows from here on are computed along with the others of their tile, and not looked at.
+    const Expr end = has_depth_ ? (deep_ - 1) * Expr(block_) + count_ : Expr(count_);
     std::vector<Columns> columns;
     for (int64_t v = 0; v < vectors; ++v) columns.push_back({v * lanes_, lanes_});
     const int64_t most = std::clamp<int64_t>(
@@ -250,18 +324,17 @@ class WinogradEmitter {
         16);
     // Tiles that end with an image, where those are not much lower.
     const bool ends = image_tiles_ <= most && image_tiles_ * 2 > most && block_ % image_tiles_ == 0;
-    const int64_t tiles = ends ? block_ / image_tiles_ : (block_ + most - 1) / most;
-    const int64_t low = block_ / tiles, higher = block_ % tiles;
+    const int64_t tiles = ends ? block_ / image_tiles_ : (rows + most - 1) / most;
+    const int64_t low = rows / tiles, higher = rows % tiles;
     ffi::Array<Stmt> seq;
-    auto add = [&](int64_t number, int64_t rows, int64_t from) {
+    auto add = [&](int64_t number, int64_t height, int64_t from) {
       Var tile("tile", Int(64));
-      const Expr start = Expr(from) + tile * Expr(rows);
-      // Rows above count_ are computed along with the others of their tile, and not looked at.
-      seq.push_back(Loop(
-          tile, number, ForKind::kSerial,
-          tir::IfThenElse(
-              ir::Less(start, count_),
-              EmitTile(c, width_, {Expr(0), start, rows, columns, Expr()}, machine_, analyzer_))));
+      const Expr start = Expr(from) + tile * Expr(height);
+      seq.push_back(
+          Loop(tile, number, ForKind::kSerial,
+               tir::IfThenElse(ir::Less(start, end),
+                               EmitTile(c, width_, {Expr(0), start, height, columns, Expr()},
+                                        machine_, analyzer_))));
     };
     if (higher > 0) add(higher, low + 1, 0);
     add(tiles - higher, low, higher * (low + 1));
@@ -269,7 +342,7 @@ class WinogradEmitter {
   }
 
   // One tile of a panel's results; `guarded`: it may reach over the result's end.
-  Stmt Output(const Place& at, const Var& tile, const Expr& panel, bool guarded) const {
+  Stmt Output(const Place& at, const Expr& tile, const Expr& panel, bool guarded) const {
     Var group("filters", Int(64));
     const int64_t per_panel = width_ / lanes_, whole = filters_ / lanes_;
     ffi::Array<Stmt> seq = {For(
@@ -285,7 +358,7 @@ class WinogradEmitter {
   }
 
   // One register of filters, number `group` of the panel; `partial`: there are fewer.
-  Stmt Output(const Place& at, const Var& tile, const Expr& panel, const Expr& group, bool guarded,
+  Stmt Output(const Place& at, const Expr& tile, const Expr& panel, const Expr& group, bool guarded,
               bool partial) const {
     ffi::Array<Stmt> seq;
     const Buffer half = Registers(kTile * kSize, &seq), line = Registers(kSize, &seq),
@@ -293,7 +366,7 @@ class WinogradEmitter {
     for (int64_t b = 0; b < kSize; ++b) {
       for (int64_t a = 0; a < kSize; ++a) {
         const Expr from =
-            (Expr((a * kSize + b) * block_) + tile) * Expr(width_) + group * Expr(lanes_);
+            Expr((a * kSize + b) * product_point_) + tile * Expr(width_) + group * Expr(lanes_);
         seq.push_back(Put(line, a, product_.Load({Span(from)})));
       }
       const auto out = TransformOutput(Row(line, 0, 1), scratch, &seq);
@@ -324,9 +397,10 @@ class WinogradEmitter {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(output_.spatial[0].var, at.n);
-    map.Set(output_.spatial[1].var, at.y + Expr(r));
-    map.Set(output_.spatial[2].var, at.x + Expr(s));
-    map.Set(output_.spatial[3].var, filter + lane);
+    if (has_depth_) map.Set(output_.spatial[1].var, at.z);
+    map.Set(output_.spatial[at_height_].var, at.y + Expr(r));
+    map.Set(output_.spatial[at_height_ + 1].var, at.x + Expr(s));
+    map.Set(output_.spatial[at_height_ + 2].var, filter + lane);
     Expr value = done.Load({Expr((r * kTile + s) * lanes_) + lane});
     if (output_.finish.defined()) {
       map.Set(output_.reduced, value);
@@ -347,16 +421,23 @@ class WinogradEmitter {
   arith::Analyzer* analyzer_;
   int64_t lanes_;
   Buffer data_, weight_;
-  Expr images_, down_, across_;  // of tiles
-  Expr height_, breadth_;        // of the result
+  bool has_depth_;
+  size_t at_height_;       // dimension of data and result
+  Expr images_, depth_;    // of the result
+  Expr down_, across_;     // of tiles
+  Expr height_, breadth_;  // of the result
+  int64_t taps_;           // of the kernel along the depth
   int64_t channels_, filters_;
-  int64_t width_ = 1, panels_ = 1;  // of the weights
-  int64_t stride_ = 1;              // of input_: channels in whole registers
-  int64_t block_ = 1;               // tiles of a task
-  int64_t image_tiles_ = 0;         // of an image, where several are one block
-  Expr tiles_;
+  int64_t width_ = 1, panels_ = 1;               // of the weights
+  int64_t stride_ = 1;                           // of input_: channels in whole registers
+  int64_t block_ = 1;                            // tiles of a task's layer
+  int64_t layers_ = 1;                           // of a task's results
+  int64_t slots_ = 1;                            // transformed tiles of a task
+  int64_t input_point_ = 1, product_point_ = 1;  // from one point to the next
+  int64_t image_tiles_ = 0;                      // of an image, where several are one block
+  Expr tiles_;                                   // of a layer, without depth of all images
   Buffer input_{Buffer("input", {Expr(1)}, Float(32))}, product_ = input_;
-  Var count_{Var("tiles", Int(64))};  // of this task
+  Var count_{Var("tiles", Int(64))}, deep_{Var("deep", Int(64))};  // of this task
 };
 
 }  // namespace

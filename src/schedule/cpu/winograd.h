@@ -6,8 +6,9 @@
 //   M[a, b] = V[a, b] U[a, b]                                              product, over channels
 //   out[4y + r, 4x + s] = sum over a, b of A(r, a) A(s, b) M[a, b]         output
 //
-// U is made of the weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity the
-// largest error stays within twice that of adding up the nine products (docs/performance.md).
+// In volumes z stands before y, and V of layers z, z + 1, .. of data meets U of the kernel's
+// layers. U is made of the weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity
+// the largest error stays within twice that of adding up the nine products (docs/performance.md).
 #pragma once
 
 #include "schedule/cpu/cpu.h"

@@ -62,28 +62,45 @@ Expr At(const std::array<Row, kRows>& rows, const Expr& i, const Expr& j) {
 
 using Load = std::function<Expr(const Indices&)>;
 
-// i: a, b, n, y, x, channel; r: the place in the input tile.
+// Indices begin with those of the point, then comes the image, in volumes the layer.
+bool HasDepth(const Indices& i) { return i.size() == 7; }
+
+// i: a, b, n, [z,] y, x, channel; r: the place in the input tile.
 Expr InputValue(const Load& data, const ffi::Array<Expr>& shape, const Indices& i,
                 const Indices& r) {
-  const Expr y = i[3] * Expr(kTile) + r[0], x = i[4] * Expr(kTile) + r[1];
-  const Expr inside = ir::And(ir::Less(y, shape[1]), ir::Less(x, shape[2]));
+  const int64_t at = HasDepth(i) ? 4 : 3;
+  const Expr y = i[at] * Expr(kTile) + r[0], x = i[at + 1] * Expr(kTile) + r[1];
+  const Expr inside = ir::And(ir::Less(y, shape[at - 2]), ir::Less(x, shape[at - 1]));
+  Indices from = {i[2]};
+  if (HasDepth(i)) from.push_back(i[3]);
+  for (const Expr& e : {y, x, i[at + 2]}) from.push_back(e);
   return At(kInput, i[0], r[0]) * At(kInput, i[1], r[1]) *
-         ir::IfThenElse(inside, ir::Cast(Float(32), data({i[2], y, x, i[5]})),
-                        ir::ConstFloat(Float(32), 0));
+         ir::IfThenElse(inside, ir::Cast(Float(32), data(from)), ir::ConstFloat(Float(32), 0));
 }
 
-// i: a, b, n, y, x, filter
-Expr ProductValue(const Load& input, const Load& weight, int64_t width, const Indices& i,
-                  const Indices& r) {
-  return input({i[0], i[1], i[2], i[3], i[4], r[0]}) *
-         weight({i[0], i[1], ir::FloorDiv(i[5], width), r[0], ir::FloorMod(i[5], width)});
+// i: a, b, n, [z,] y, x, filter; r: [layer of the kernel,] channel
+Expr ProductValue(const Load& input, const Load& weight, int64_t channels, int64_t width,
+                  const Indices& i, const Indices& r) {
+  Indices from = {i[0], i[1], i[2]};
+  if (HasDepth(i)) from.push_back(i[3] + r[0]);
+  for (int64_t d = HasDepth(i) ? 4 : 3; d < static_cast<int64_t>(i.size()) - 1; ++d)
+    from.push_back(i[d]);
+  from.push_back(r[r.size() - 1]);
+  const Expr k = HasDepth(i) ? r[0] * Expr(channels) + r[1] : r[0];
+  const Expr filter = i[i.size() - 1];
+  return input(from) *
+         weight({i[0], i[1], ir::FloorDiv(filter, width), k, ir::FloorMod(filter, width)});
 }
 
-// i: n, h, w, filter; r: a, b
+// i: n, [z,] h, w, filter; r: a, b
 Expr OutputValue(const Load& product, const Indices& i, const Indices& r) {
-  return At(kOutput, ir::FloorMod(i[1], kTile), r[0]) *
-         At(kOutput, ir::FloorMod(i[2], kTile), r[1]) *
-         product({r[0], r[1], i[0], ir::FloorDiv(i[1], kTile), ir::FloorDiv(i[2], kTile), i[3]});
+  const int64_t at = i.size() == 5 ? 2 : 1;
+  Indices from = {r[0], r[1], i[0]};
+  if (at == 2) from.push_back(i[1]);
+  for (const Expr& e : {ir::FloorDiv(i[at], kTile), ir::FloorDiv(i[at + 1], kTile), i[at + 2]})
+    from.push_back(e);
+  return At(kOutput, ir::FloorMod(i[at], kTile), r[0]) *
+         At(kOutput, ir::FloorMod(i[at + 1], kTile), r[1]) * product(from);
 }
 
 Load LoadsOf(const Tensor& tensor) {
@@ -94,10 +111,12 @@ Load LoadsOf(const Buffer& buffer) {
 }
 
 // out[n, h, w, f] = sum over c, i, j of data[n, h + i, w + j, c] * weight[i, j, c, f], added up in
-// float32; data and weights may be narrower
+// float32; data and weights may be narrower.  In volumes there is z before h, and the kernel is
+// `layers` deep.
 struct Convolution {
   Buffer data, weight, out;
-  int64_t channels, filters;
+  bool has_depth;
+  int64_t layers, channels, filters;
   int64_t group = 1;  // neighbouring channels of an instruction where it is computed directly
 };
 
@@ -108,24 +127,25 @@ bool IsAtMostFloat32(DLDataType type) {
 
 std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight,
                                            const Machine& machine) {
-  if (s.IsOpaque() || s.combine != Combine::kSum || s.spatial.size() != 4 || s.reduce.size() != 3 ||
-      s.finish.defined() || s.indices.size() != 4)
+  const size_t rank = s.spatial.size();
+  if (s.IsOpaque() || s.combine != Combine::kSum || rank < 4 || rank > 5 ||
+      s.reduce.size() + 1 != rank || s.finish.defined() || s.indices.size() != rank)
     return std::nullopt;
   const auto* times = s.value.as<ir::BinaryObj>();
   if (times == nullptr || times->op != ir::BinaryOp::kMul) return std::nullopt;
   const auto* a = StripCasts(times->a).as<BufferLoadObj>();
   const auto* b = StripCasts(times->b).as<BufferLoadObj>();
   if (a == nullptr || b == nullptr || !b->buffer.same_as(weight) || a->buffer.same_as(weight) ||
-      a->indices.size() != 4 || b->indices.size() != 4)
+      a->indices.size() != rank || b->indices.size() != rank)
     return std::nullopt;
-  Convolution c{Buffer(a->buffer), Buffer(b->buffer), *s.out, 0, 0};
+  Convolution c{Buffer(a->buffer), Buffer(b->buffer), *s.out, rank == 5, 1, 0, 0};
   for (const Buffer* buffer : {&c.data, &c.weight}) {
     if (!IsAtMostFloat32(buffer->elem_dtype()) || !IsCompact(*buffer)) return std::nullopt;
   }
   if (s.value.dtype() != Float(32) || c.out.elem_dtype() != Float(32) || !IsCompact(c.out))
     return std::nullopt;
   c.group = GroupOf(machine, times->a, times->b, Float(32));
-  for (size_t d = 0; d < 4; ++d) {
+  for (size_t d = 0; d < rank; ++d) {
     if (!s.indices[static_cast<int64_t>(d)].same_as(s.spatial[d].var)) return std::nullopt;
   }
   std::vector<Axis> all = s.spatial;
@@ -141,51 +161,65 @@ std::optional<Convolution> ReadConvolution(const Stage& s, const Var& weight,
     }
     return true;
   };
-  const Expr n = s.spatial[0].var, h = s.spatial[1].var, w = s.spatial[2].var, f = s.spatial[3].var;
-  const Expr &i = b->indices[0], &j = b->indices[1], &k = b->indices[2];
   auto is_reduced = [&](const Expr& e) {
     return std::any_of(s.reduce.begin(), s.reduce.end(),
                        [&](const Axis& axis) { return axis.var.same_as(e); });
   };
-  if (!is_reduced(i) || !is_reduced(j) || !is_reduced(k) || !b->indices[3].same_as(f))
+  // weight[.., window, .., k, f], data[n, .., place + window, .., k]
+  const auto last = static_cast<int64_t>(rank) - 1;
+  if (!is_sum(a->indices[0], {s.spatial[0].var}) ||
+      !is_sum(a->indices[last], {b->indices[last - 1]}) || !is_reduced(b->indices[last - 1]) ||
+      !b->indices[last].same_as(s.spatial[rank - 1].var))
     return std::nullopt;
-  if (!is_sum(a->indices[0], {n}) || !is_sum(a->indices[1], {h, i}) ||
-      !is_sum(a->indices[2], {w, j}) || !is_sum(a->indices[3], {k}))
-    return std::nullopt;
+  for (int64_t d = 1; d < last; ++d) {
+    const Expr& window = b->indices[d - 1];
+    if (!is_reduced(window) ||
+        !is_sum(a->indices[d], {s.spatial[static_cast<size_t>(d)].var, window}))
+      return std::nullopt;
+  }
   const ffi::Array<Expr>& sizes = c.weight.shape();
-  if (!ir::IsIntValue(sizes[0], 3) || !ir::IsIntValue(sizes[1], 3)) return std::nullopt;
-  c.channels = ir::AsInt(sizes[2]).value_or(0);
-  c.filters = ir::AsInt(sizes[3]).value_or(0);
-  return c.channels > 0 && c.filters > 0 ? std::optional(c) : std::nullopt;
+  if (!ir::IsIntValue(sizes[last - 3], 3) || !ir::IsIntValue(sizes[last - 2], 3))
+    return std::nullopt;
+  c.layers = c.has_depth ? ir::AsInt(sizes[0]).value_or(0) : 1;
+  c.channels = ir::AsInt(sizes[last - 1]).value_or(0);
+  c.filters = ir::AsInt(sizes[last]).value_or(0);
+  return c.layers > 0 && c.channels > 0 && c.filters > 0 ? std::optional(c) : std::nullopt;
 }
+
+constexpr int64_t kUsualDepth = 16;  // of a volume whose size is not known
 
 // Is the form clearly faster?  In cycles of one multiply-add of vectors; measured shares.
 bool IsWorthIt(const Convolution& c, int64_t width, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
   if (lanes < 4) return false;
-  const auto images = static_cast<double>(ir::AsInt(c.out.shape()[0]).value_or(1));
-  const double height = static_cast<double>(ir::AsInt(c.out.shape()[1]).value_or(64)),
-               across = static_cast<double>(ir::AsInt(c.out.shape()[2]).value_or(64));
+  const int64_t at = c.has_depth ? 2 : 1;
+  auto size = [&](int64_t dim, int64_t usual) {
+    return static_cast<double>(ir::AsInt(c.out.shape()[dim]).value_or(usual));
+  };
+  const double images = size(0, 1) * (c.has_depth ? size(1, kUsualDepth) : 1);
+  const double height = size(at, 64), across = size(at + 1, 64);
   const double tiles =
       images * static_cast<double>((static_cast<int64_t>(height) + kTile - 1) / kTile *
                                    ((static_cast<int64_t>(across) + kTile - 1) / kTile));
   const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
              out = static_cast<double>((c.filters + lanes - 1) / lanes);
-  const auto channels = static_cast<double>(c.channels);
+  const auto depth = static_cast<double>(c.channels * c.layers);
   const double direct =
-      images * height * across * (9 * channels / static_cast<double>(c.group) * out + 6);
+      images * height * across * (9 * depth / static_cast<double>(c.group) * out + 6);
   // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
-  // and out.
-  const double form = tiles * (36 * (channels + 3) * out + 300 * in + 260 * out);
+  // and out. Where the kernel is deep some layers are transformed for two blocks.
+  const double again = c.layers > 1 ? 1.5 : 1;
+  const double form = tiles * (36 * (depth + 3) * out + 300 * again * in + 260 * out);
   const int64_t panels = (c.filters + width - 1) / width;
-  const double bytes = 4.0 * 36 * static_cast<double>(panels * width) * channels;
+  const double bytes = 4.0 * 36 * static_cast<double>(panels * width) * depth;
   const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
   // Transformed weights are four times as large; read once for some two dozen tiles.
   const double reading = bytes / 12 * std::max(1.0, tiles / 24);
   return bytes <= cache / 3 && (form + reading) * 1.2 < direct;
 }
 
-PrimFunc TransformWeights(const Buffer& plain, const ffi::Array<Expr>& shape, int64_t width) {
+PrimFunc TransformWeights(const Convolution& c, const Buffer& plain, const ffi::Array<Expr>& shape,
+                          int64_t width) {
   Tensor x("plain", plain.shape(), plain.elem_dtype());
   Tensor transformed = tir::Compute(
       shape,
@@ -195,17 +229,17 @@ PrimFunc TransformWeights(const Buffer& plain, const ffi::Array<Expr>& shape, in
         for (size_t h = 0; h < 3; ++h) {
           Expr line;
           for (size_t w = 0; w < 3; ++w) {
-            Expr part =
-                At(kWeight[w], i[1]) *
-                ir::Cast(Float(32),
-                         x({static_cast<int64_t>(h), static_cast<int64_t>(w), i[3], filter}));
+            Indices from = {static_cast<int64_t>(h), static_cast<int64_t>(w), i[3], filter};
+            if (c.has_depth)
+              from = {ir::FloorDiv(i[3], c.channels), from[0], from[1],
+                      ir::FloorMod(i[3], c.channels), filter};
+            Expr part = At(kWeight[w], i[1]) * ir::Cast(Float(32), x(from));
             line = line.defined() ? line + part : part;
           }
           line = At(kWeight[h], i[0]) * line;
           sum = sum.defined() ? sum + line : line;
         }
-        return ir::IfThenElse(ir::Less(filter, plain.shape()[3]), sum,
-                              ir::ConstFloat(Float(32), 0));
+        return ir::IfThenElse(ir::Less(filter, c.filters), sum, ir::ConstFloat(Float(32), 0));
       },
       "transformed");
   return tir::CreatePrimFunc({x}, {transformed});
@@ -214,17 +248,26 @@ PrimFunc TransformWeights(const Buffer& plain, const ffi::Array<Expr>& shape, in
 // The three stages as statements over the convolution's buffers.
 std::vector<tir::Stmt> ThreeStages(const Convolution& c, const Buffer& weight, int64_t width) {
   const ffi::Array<Expr>&in = c.data.shape(), &out = c.out.shape();
-  const Expr rows = ir::CeilDiv(out[1], kTile), columns = ir::CeilDiv(out[2], kTile);
+  const int64_t at = c.has_depth ? 2 : 1;
+  const Expr rows = ir::CeilDiv(out[at], kTile), columns = ir::CeilDiv(out[at + 1], kTile);
   const tir::Reducer sum = tir::SumReducer(Float(32));
   Tensor data("data", in, c.data.elem_dtype()), u("weight", weight.shape(), Float(32));
+  auto shape = [&](const ffi::Array<Expr>& of, int64_t last) {
+    ffi::Array<Expr> dims = {kSize, kSize, out[0]};
+    if (c.has_depth) dims.push_back(of[1]);
+    for (const Expr& dim : {rows, columns, Expr(last)}) dims.push_back(dim);
+    return dims;
+  };
   Tensor v = tir::Reduce(
-      {kSize, kSize, out[0], rows, columns, c.channels}, {kSize, kSize}, sum,
+      shape(in, c.channels), {kSize, kSize}, sum,
       [&](const Indices& i, const Indices& r) { return InputValue(LoadsOf(data), in, i, r); },
       "winograd_input");
+  ffi::Array<Expr> summed = {Expr(c.channels)};
+  if (c.has_depth) summed = {Expr(c.layers), Expr(c.channels)};
   Tensor m = tir::Reduce(
-      {kSize, kSize, out[0], rows, columns, c.filters}, {c.channels}, sum,
+      shape(out, c.filters), summed, sum,
       [&](const Indices& i, const Indices& r) {
-        return ProductValue(LoadsOf(v), LoadsOf(u), width, i, r);
+        return ProductValue(LoadsOf(v), LoadsOf(u), c.channels, width, i, r);
       },
       "winograd_product");
   Tensor y = tir::Reduce(
@@ -303,7 +346,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   if (!IsWorthIt(*c, width, machine)) return std::nullopt;
 
   const ffi::Array<Expr> shape = {Expr(kSize), Expr(kSize), Expr((c->filters + width - 1) / width),
-                                  Expr(c->channels), Expr(width)};
+                                  Expr(c->layers * c->channels), Expr(width)};
   const Buffer weight(plain->name, shape, Float(32));
   const std::vector<tir::Stmt> three = ThreeStages(*c, weight, width);
   const auto number = at - program->stages.begin();
@@ -328,7 +371,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   copy->params.Set(static_cast<int64_t>(param), weight);
   copy->body = tir::SeqStmt::Flatten(allocs);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       TransformWeights(plain, shape, width), shape, Float(32)};
+                       TransformWeights(*c, plain, shape, width), shape, Float(32)};
 }
 
 bool IsWinograd(const Program& program, size_t at) {
@@ -343,25 +386,28 @@ bool IsWinograd(const Program& program, size_t at) {
     }
   }
   if (input.name != "winograd_input" || product.name != "winograd_product" ||
-      output.name != "winograd_output" || input.spatial.size() != 6 || input.reduce.size() != 2 ||
-      product.spatial.size() != 6 || product.reduce.size() != 1 || output.spatial.size() != 4 ||
-      output.reduce.size() != 2)
+      output.name != "winograd_output" || input.reduce.size() != 2 || output.reduce.size() != 2)
+    return false;
+  const size_t rank = output.spatial.size();
+  if (rank < 4 || rank > 5 || input.spatial.size() != rank + 2 ||
+      product.spatial.size() != rank + 2 || product.reduce.size() != rank - 3)
     return false;
   const std::vector<Var> data = ReadsOf(input), weights = ReadsOf(product);
   if (data.size() != 1 || weights.size() != 2) return false;
   const Buffer source(data[0]), weight(weights[weights[0].same_as(*input.out) ? 1 : 0]);
-  if (weight.shape().size() != 5 || source.shape().size() != 4) return false;
+  if (weight.shape().size() != 5 || source.shape().size() != rank) return false;
   auto vars = [](const std::vector<Axis>& axes) {
     Indices all;
     for (const Axis& axis : axes) all.push_back(axis.var);
     return all;
   };
-  const int64_t width = ir::AsInt(weight.shape()[4]).value_or(0);
-  return width > 0 &&
+  const int64_t width = ir::AsInt(weight.shape()[4]).value_or(0),
+                channels = ir::AsInt(input.spatial.back().extent).value_or(0);
+  return width > 0 && channels > 0 &&
          ir::StructuralEqual(
              InputValue(LoadsOf(source), source.shape(), vars(input.spatial), vars(input.reduce)),
              input.value) &&
-         ir::StructuralEqual(ProductValue(LoadsOf(*input.out), LoadsOf(weight), width,
+         ir::StructuralEqual(ProductValue(LoadsOf(*input.out), LoadsOf(weight), channels, width,
                                           vars(product.spatial), vars(product.reduce)),
                              product.value) &&
          ir::StructuralEqual(
