@@ -32,6 +32,7 @@ void ChooseLayouts(Pipeline& p) {
   wanted.Set("relax.nn.conv3d_transpose", Layouts{"NDHWC", "DHWIO"});
   p.Run(Pass::kConvertLayout, {{"desired_layouts", wanted}});
   p.Run(Pass::kCanonicalizeBindings);
+  p.Run(Pass::kPermuteBeforeResize);
   p.Run(Pass::kDeadCodeElimination);
 }
 
