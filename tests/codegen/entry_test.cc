@@ -3,6 +3,7 @@
 #include <tvm/ffi/function.h>
 
 #include <numeric>
+#include <sstream>
 
 #include "codegen/harness.h"
 
@@ -78,6 +79,54 @@ TEST_F(ErrorsTest, RefusesStridesWithGaps) {
   x.tensor.strides = &stride;
   EXPECT_EQ(ErrorOf(x, Of(z_)),
             "ValueError: f: parameter x: expected a compact tensor (row-major, without gaps)");
+}
+
+TEST_F(ErrorsTest, NamesTheFirstOfSeveral) {
+  View x = Of(x_, {2, 4});
+  x.tensor.device.device_type = kDLCUDA;
+  EXPECT_EQ(ErrorOf(x, Of(z_, {7}, Float(64))),
+            "ValueError: f: parameter x: expected 1 dimensions, shape (n,)");
+}
+TEST_F(ErrorsTest, ReadsNoSizesOfATensorThatHasNone) {
+  View x = Of(x_, {});
+  x.tensor.shape = nullptr;
+  EXPECT_EQ(ErrorOf(x, Of(z_)), "ValueError: f: parameter x: expected 1 dimensions, shape (n,)");
+}
+
+// One branch for ranks and dtypes, one for sizes and strides; what is wrong is found out elsewhere.
+TEST(Entry, ChecksAllArgumentsWithTwoBranches) {
+  Var n("n", Int(64));
+  Tensor x("x", {n, Expr(3), n * 2}, Float(32)), y("y", {n, Expr(3), n * 2}, Float(32));
+  auto sum = [&](const Indices& i) { return x(i) + y(i); };
+  std::string code = InspectKernel(
+      ModuleOf({{"f", tir::CreatePrimFunc({x, y}, {tir::Compute(x->shape, sum, "z")})}}), "f",
+      KernelOptions(), /*assembly=*/false);
+  int calls = 0, branches = 0;
+  std::istringstream lines(code.substr(code.find("define")));
+  for (std::string line; std::getline(lines, line);) {
+    calls += line.find("@__relaxvm_report(") != std::string::npos && line[0] == ' ';
+    branches += line.find("label %bad") != std::string::npos;
+  }
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(branches, 2);
+}
+
+TEST(Entry, TakesAnyStrideOfADimensionOfSizeOne) {
+  Var n("n", Int(64));
+  Tensor x("x", {n, Expr(1), Expr(2)}, Float(32));
+  auto twice = [&](const Indices& i) { return x(i) * 2; };
+  Kernel kernel(tir::CreatePrimFunc({x}, {tir::Compute(x->shape, twice, "y")}));
+  std::vector<float> a{1, 2, 3, 4}, c(4);
+  std::vector<int64_t> strides{2, 77, 1}, one{99, 77, 1}, gaps{3, 77, 1};
+  View whole(a.data(), {2, 1, 2}, Float(32)), row(a.data(), {1, 1, 2}, Float(32));
+  whole.tensor.strides = strides.data();
+  row.tensor.strides = one.data();
+  kernel.Must({whole, View(c.data(), {2, 1, 2}, Float(32))});
+  EXPECT_EQ(c, (std::vector<float>{2, 4, 6, 8}));
+  kernel.Must({row, View(c.data(), {1, 1, 2}, Float(32))});
+  whole.tensor.strides = gaps.data();
+  Host host;
+  EXPECT_EQ(kernel.Run(host, {whole, View(c.data(), {2, 1, 2}, Float(32))}), kKernelError);
 }
 
 TEST(Entry, TakesCompactStridesAndAByteOffset) {
@@ -208,10 +257,10 @@ TEST(Kernels, ManyProgramsCompileOnSeveralThreads) {
   int last = 0;
   options.progress = [&](int done, int total) {
     EXPECT_EQ(done, ++last);
-    EXPECT_EQ(total, 24);
+    EXPECT_EQ(total, 25);  // and the table
   };
   KernelSet set = BuildKernels(ModuleOf(programs), options);
-  EXPECT_EQ(last, 24);
+  EXPECT_EQ(last, 25);
   LoadedKernels loaded = LoadInMemory(set);
   ASSERT_EQ(loaded.table->num_kernels, 24);
   Host host;

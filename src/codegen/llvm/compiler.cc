@@ -20,6 +20,7 @@
 
 #include <vector>
 
+#include "codegen/llvm/checks.h"
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/targets.h"
 #include "support/error.h"
@@ -163,7 +164,7 @@ void CheckSelfContained(const std::string& object, const std::string& name) {
     if (!(*flags & llvm::object::SymbolRef::SF_Undefined) || symbol_name->empty()) continue;
     bool ours = symbol_name->starts_with(kDirectPrefix) ||
                 symbol_name->starts_with(kCompiledFunctionPrefix) || *symbol_name == kRaiseSymbol ||
-                *symbol_name == kCallSeriallySymbol || *symbol_name == kKernelContextSymbol;
+                *symbol_name == kReportSymbol || *symbol_name == kCallPackedSymbol;
     RELAXVM_CHECK(ours) << "kernel " << name << " would call " << symbol_name->str()
                         << ", which no library provides";
   }

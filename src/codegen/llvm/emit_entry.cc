@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The direct entry: checks of all arguments in straight-line code, then the body.
+// The direct entry: checks of all arguments in straight-line code, then the body. What is wrong
+// is found out by a function that all kernels share, from the same checks as a list.
 // DLTensor: data 0, device 8 (type, id), ndim 16, dtype 20, shape 24, strides 32, byte_offset 40.
 #include <cstring>
 
+#include "codegen/llvm/checks.h"
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
 #include "target/kernel_abi.h"
@@ -87,15 +89,10 @@ llvm::Function* ProgramEmitter::EmitDirect(const tir::PrimFunc& func, const Sign
   auto* body = llvm::BasicBlock::Create(context, "body", fn);
   b_.SetInsertPoint(body);
 
-  std::vector<Value*> tensors, shapes(sig.tensors.size());
-  for (size_t i = 0; i < sig.tensors.size(); ++i) {
-    tensors.push_back(LoadField(fn->getArg(1), static_cast<int64_t>(8 * i), ptr));
-    CheckTensor(sig, static_cast<int>(i), tensors[i], &shapes[i]);
-  }
-  BindScalars(sig, fn->getArg(2));
-  CheckSizes(sig, shapes);
+  std::vector<Value*> tensors;
   for (size_t i = 0; i < sig.tensors.size(); ++i)
-    CheckStrides(sig, static_cast<int>(i), tensors[i], shapes[i]);
+    tensors.push_back(LoadField(fn->getArg(1), static_cast<int64_t>(8 * i), ptr));
+  CheckArguments(sig, tensors);
   DefineParameters(sig, tensors);
   f_->memo.clear();
   Visit(func->body);
@@ -106,23 +103,52 @@ llvm::Function* ProgramEmitter::EmitDirect(const tir::PrimFunc& func, const Sign
   return fn;
 }
 
-// Rank, dtype and device; gives the pointer to the dimensions.
+// Sizes are read when every tensor has the dimensions that they are looked for in.
+void ProgramEmitter::CheckArguments(const Signature& sig, const std::vector<Value*>& tensors) {
+  std::vector<Check> types, sizes;
+  std::vector<Value*> values;
+  Differences wrong_types(b_), wrong_sizes(b_);
+  for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
+    CheckTensor(sig, i, tensors[i], &types, &wrong_types);
+  }
+  wrong_types.LeaveIfAny([&] { Report(types, {}); });
+  BindScalars(sig, f_->function->getArg(2));
+  std::vector<std::vector<Value*>> dims = CheckSizes(sig, tensors, &sizes, &values, &wrong_sizes);
+  for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
+    CheckStrides(sig, i, tensors[i], dims[i], &sizes, &wrong_sizes);
+  }
+  wrong_sizes.LeaveIfAny([&] { Report(sizes, values); });
+}
+
+// Leaves with the error of the first of `checks` that fails.
+void ProgramEmitter::Report(const std::vector<Check>& checks, const std::vector<Value*>& values) {
+  llvm::Type* ptr = b_.getPtrTy();
+  Value* array = llvm::Constant::getNullValue(ptr);
+  if (!values.empty()) array = Alloca(b_.getInt64Ty(), values.size(), 8);
+  for (size_t i = 0; i < values.size(); ++i)
+    b_.CreateStore(values[i], b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), array, i));
+  b_.CreateCall(SharedFunction(module_, kReportSymbol, ReportType(module_->getContext())),
+                {f_->context, MakeCheckList(module_, checks), f_->function->getArg(1), array});
+  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+}
+
+// Rank, dtype and device.
 void ProgramEmitter::CheckTensor(const Signature& sig, int index, Value* tensor,
-                                 Value** shape_out) {
+                                 std::vector<Check>* checks, Differences* wrong) {
   const tir::Buffer& buffer = sig.tensors[index];
   std::string place = Place(sig, index);
-  size_t ndim = buffer.shape().size();
-  Value* rank = LoadField(tensor, 16, b_.getInt32Ty());
-  Require(b_.CreateICmpEQ(rank, b_.getInt32(static_cast<uint32_t>(ndim))), "ValueError",
-          place + "expected " + std::to_string(ndim) + " dimensions, shape " +
-              ShowShape(buffer.shape()));
-  Value* dtype = LoadField(tensor, 20, b_.getInt32Ty());
-  Require(b_.CreateICmpEQ(dtype, b_.getInt32(DtypeWord(buffer.elem_dtype()))), "TypeError",
-          place + "expected dtype " + DTypeName(buffer.elem_dtype()));
+  auto ndim = static_cast<uint32_t>(buffer.shape().size());
+  uint32_t dtype = DtypeWord(buffer.elem_dtype());
+  checks->push_back({Check::kField, index, 16, ndim,
+                     place + "expected " + std::to_string(ndim) + " dimensions, shape " +
+                         ShowShape(buffer.shape())});
+  checks->push_back({Check::kDtype, index, 20, dtype,
+                     place + "expected dtype " + DTypeName(buffer.elem_dtype())});
+  checks->push_back({Check::kField, index, 8, kDLCPU, place + "expected a tensor on the CPU"});
+  // Both at once: every target is little-endian.
+  wrong->Add(LoadField(tensor, 16, b_.getInt64Ty()), b_.getInt64(uint64_t{dtype} << 32 | ndim));
   Value* device = LoadField(tensor, 8, b_.getInt32Ty());
-  Require(b_.CreateICmpEQ(device, b_.getInt32(kDLCPU)), "ValueError",
-          place + "expected a tensor on the CPU");
-  *shape_out = LoadField(tensor, 24, b_.getPtrTy());
+  wrong->Add(b_.CreateZExt(device, b_.getInt64Ty()), b_.getInt64(kDLCPU));
 }
 
 void ProgramEmitter::BindScalars(const Signature& sig, Value* scalars) {
@@ -136,50 +162,71 @@ void ProgramEmitter::BindScalars(const Signature& sig, Value* scalars) {
   }
 }
 
-void ProgramEmitter::CheckSizes(const Signature& sig, const std::vector<Value*>& shapes) {
+// Gives the sizes of all dimensions.
+std::vector<std::vector<Value*>> ProgramEmitter::CheckSizes(const Signature& sig,
+                                                            const std::vector<Value*>& tensors,
+                                                            std::vector<Check>* checks,
+                                                            std::vector<Value*>* values,
+                                                            Differences* wrong) {
+  std::vector<std::vector<Value*>> dims(tensors.size());
+  std::vector<Value*> shapes(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    dims[i].resize(sig.tensors[i].shape().size());
+    if (!dims[i].empty()) shapes[i] = LoadField(tensors[i], 24, b_.getPtrTy());
+  }
   for (const SizeBinding& binding : sig.sizes) {
     Value* size = LoadField(shapes[binding.tensor], 8 * binding.dim, b_.getInt64Ty());
     DLDataType t = binding.size.dtype();
     f_->vars[binding.size.get()] = ops_.Cast(size, Int(64), t);
     nonnegative_.insert(binding.size.get());
-  }
-  for (const SizeCheck& check : sig.checks) {
-    f_->memo.clear();
-    Value* size = LoadField(shapes[check.tensor], 8 * check.dim, b_.getInt64Ty());
-    Value* expected = EvalIndex(check.value);
-    std::string message = Place(sig, check.tensor) + "dimension " + std::to_string(check.dim) +
-                          " must be " + Show(check.value) + "; expected shape " +
-                          ShowShape(sig.tensors[check.tensor].shape());
-    Require(b_.CreateICmpEQ(size, expected), "ValueError", message);
+    dims[binding.tensor][binding.dim] = size;
   }
   f_->memo.clear();
+  for (const SizeCheck& check : sig.checks) {
+    Value* size = LoadField(shapes[check.tensor], 8 * check.dim, b_.getInt64Ty());
+    Value* expected = EvalIndex(check.value);
+    wrong->Add(size, expected);
+    dims[check.tensor][check.dim] = expected;
+    auto* number = llvm::dyn_cast<llvm::ConstantInt>(expected);
+    checks->push_back(
+        {number != nullptr ? Check::kSize : Check::kValue, check.tensor, check.dim,
+         number != nullptr ? number->getSExtValue() : static_cast<int64_t>(values->size()),
+         Place(sig, check.tensor) + "dimension " + std::to_string(check.dim) + " must be " +
+             Show(check.value) + "; expected shape " +
+             ShowShape(sig.tensors[check.tensor].shape())});
+    if (number == nullptr) values->push_back(expected);
+  }
+  f_->memo.clear();
+  return dims;
 }
 
 // Compact: null strides, or those of a dense row-major tensor; dimensions of size 1 may have any.
 // An empty tensor passes.
-void ProgramEmitter::CheckStrides(const Signature& sig, int index, Value* tensor, Value* shape) {
-  size_t ndim = sig.tensors[index].shape().size();
-  if (ndim == 0) return;
-  llvm::LLVMContext& context = module_->getContext();
-  auto* look = llvm::BasicBlock::Create(context, "strides", f_->function);
-  auto* good = llvm::BasicBlock::Create(context, "compact", f_->function);
+void ProgramEmitter::CheckStrides(const Signature& sig, int index, Value* tensor,
+                                  const std::vector<Value*>& dims, std::vector<Check>* checks,
+                                  Differences* wrong) {
+  if (dims.empty()) return;
+  checks->push_back({Check::kCompact, index, 0, 0,
+                     Place(sig, index) + "expected a compact tensor (row-major, without gaps)"});
+  Value* zero = b_.getInt64(0);
   Value* strides = LoadField(tensor, 32, b_.getPtrTy());
-  b_.CreateCondBr(b_.CreateIsNull(strides), good, look);
-  b_.SetInsertPoint(look);
+  Value* is_null = b_.CreateIsNull(strides);
+  // What is read instead of null strides does not count.
+  Value* read = b_.CreateSelect(is_null, LoadField(tensor, 24, b_.getPtrTy()), strides);
   Value* expected = b_.getInt64(1);
-  Value* ok = b_.getTrue();
-  for (size_t d = ndim; d-- > 0;) {
-    int64_t at = static_cast<int64_t>(8 * d);
-    Value* size = LoadField(shape, at, b_.getInt64Ty());
-    Value* same = b_.CreateICmpEQ(LoadField(strides, at, b_.getInt64Ty()), expected);
-    ok = b_.CreateAnd(ok, b_.CreateOr(same, b_.CreateICmpEQ(size, b_.getInt64(1))));
-    expected = b_.CreateMul(expected, size);
+  Value* bits = zero;
+  for (size_t d = dims.size(); d-- > 0;) {
+    Value* is_one = b_.CreateICmpEQ(dims[d], b_.getInt64(1));
+    auto* known = llvm::dyn_cast<llvm::ConstantInt>(is_one);
+    if (known == nullptr || known->isZero()) {
+      Value* stride = LoadField(read, static_cast<int64_t>(8 * d), b_.getInt64Ty());
+      Value* differs = b_.CreateXor(stride, expected);
+      bits = b_.CreateOr(bits, known != nullptr ? differs : b_.CreateSelect(is_one, zero, differs));
+    }
+    expected = b_.CreateMul(expected, dims[d]);
   }
-  ok = b_.CreateOr(ok, b_.CreateICmpEQ(expected, b_.getInt64(0)));
-  Require(ok, "ValueError",
-          Place(sig, index) + "expected a compact tensor (row-major, without gaps)");
-  b_.CreateBr(good);
-  b_.SetInsertPoint(good);
+  Value* passes = b_.CreateOr(is_null, b_.CreateICmpEQ(expected, zero));
+  wrong->AddBits(b_.CreateSelect(passes, zero, bits));
 }
 
 void ProgramEmitter::DefineParameters(const Signature& sig, const std::vector<Value*>& tensors) {

@@ -22,6 +22,9 @@ namespace relaxvm::codegen {
 
 namespace ffi = tvm::ffi;
 
+struct Check;
+class Differences;
+
 // Symbols between the objects of one kernel set; hidden, so they never leave the library.
 inline constexpr const char* kDirectPrefix = "__relaxvm_direct_";
 inline constexpr const char* kRaiseSymbol = "__relaxvm_raise";  // void(ctx, kind, message)
@@ -79,9 +82,18 @@ class ProgramEmitter : private tir::StmtVisitor {
   // ---- emit_entry.cc
   llvm::Function* EmitDirect(const tir::PrimFunc& func, const Signature& sig,
                              const std::string& name);
-  void CheckTensor(const Signature& sig, int index, llvm::Value* tensor, llvm::Value** shape_out);
-  void CheckSizes(const Signature& sig, const std::vector<llvm::Value*>& shapes);
-  void CheckStrides(const Signature& sig, int index, llvm::Value* tensor, llvm::Value* shape);
+  void CheckArguments(const Signature& sig, const std::vector<llvm::Value*>& tensors);
+  void CheckTensor(const Signature& sig, int index, llvm::Value* tensor, std::vector<Check>* checks,
+                   Differences* wrong);
+  std::vector<std::vector<llvm::Value*>> CheckSizes(const Signature& sig,
+                                                    const std::vector<llvm::Value*>& tensors,
+                                                    std::vector<Check>* checks,
+                                                    std::vector<llvm::Value*>* values,
+                                                    Differences* wrong);
+  void CheckStrides(const Signature& sig, int index, llvm::Value* tensor,
+                    const std::vector<llvm::Value*>& dims, std::vector<Check>* checks,
+                    Differences* wrong);
+  void Report(const std::vector<Check>& checks, const std::vector<llvm::Value*>& values);
   void BindScalars(const Signature& sig, llvm::Value* scalars);
   void DefineParameters(const Signature& sig, const std::vector<llvm::Value*>& tensors);
   void Require(llvm::Value* condition, const char* kind, const std::string& message);

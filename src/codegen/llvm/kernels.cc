@@ -2,9 +2,11 @@
 // From a module of tensor programs to objects: equal programs once, several at a time.
 #include "codegen/llvm/kernels.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <unordered_map>
 
@@ -29,6 +31,7 @@ constexpr const char* kWorkAttribute = "relaxvm.work";  // of analysis/work.h
 struct Program {
   tir::PrimFunc func = tir::PrimFunc(ffi::UnsafeInit{});
   std::vector<std::string> names;
+  size_t size = 0;  // of its text
 };
 
 std::string SymbolOf(const ir::GlobalVar& var, const tir::PrimFunc& func) {
@@ -41,11 +44,26 @@ std::vector<Program> DistinctPrograms(const ir::IRModule& mod) {
   for (const auto& [var, func] : mod->functions) {
     auto program = func.as<tir::PrimFunc>();
     if (!program.has_value()) continue;
-    auto [it, fresh] = by_key.emplace(ProgramKey(program.value()), programs.size());
-    if (fresh) programs.push_back({program.value(), {}});
+    std::string key = ProgramKey(program.value());
+    const size_t size = key.size();
+    auto [it, fresh] = by_key.emplace(std::move(key), programs.size());
+    if (fresh) programs.push_back({program.value(), {}, size});
     programs[it->second].names.push_back(SymbolOf(var, program.value()));
   }
   return programs;
+}
+
+std::vector<TableRow> RowsOf(const std::vector<Program>& programs,
+                             const std::vector<bytecode::NativePlan>& plans) {
+  std::vector<TableRow> rows;
+  for (const Program& program : programs) {
+    std::string params = SignatureOf(program.func, program.names[0]).params;
+    std::string work = ir::GetAttr<ffi::String>(program.func->attrs, kWorkAttribute, "");
+    for (const std::string& name : program.names) rows.push_back({name, params, work});
+  }
+  for (const bytecode::NativePlan& plan : plans)
+    rows.push_back({NativeSymbol(plan), kNativeParams});
+  return rows;
 }
 
 Compiler::Unit CompileToIr(const Compiler& compiler, const Program& program, bool run_once) {
@@ -72,10 +90,22 @@ Compiler::Unit CompileToIr(const Compiler& compiler, const bytecode::NativePlan&
   return unit;
 }
 
-// Runs `work(compiler, i)` for each i on several threads; rethrows the first error.
+// The order of jobs, the longest first: what begins last then ends soon.  What is no program comes
+// before all.
+std::vector<size_t> LongestFirst(const std::vector<Program>& programs, size_t count) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  auto size = [&](size_t i) { return i < programs.size() ? programs[i].size : SIZE_MAX; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size(a) > size(b); });
+  return order;
+}
+
+// Runs `work(compiler, i)` for each i of `order` on several threads; rethrows the first error.
 class Jobs {
  public:
-  Jobs(const KernelOptions& options, size_t count) : options_(options), count_(count) {}
+  Jobs(const KernelOptions& options, std::vector<size_t> order)
+      : options_(options), order_(std::move(order)), count_(order_.size()) {}
 
   void Run(const std::function<void(const Compiler&, size_t)>& work) {
     const size_t wanted = static_cast<size_t>(std::max(1, options_.num_threads));
@@ -92,7 +122,7 @@ class Jobs {
     try {
       Compiler compiler(options_.target, options_.run_once);
       for (size_t i = next_++; i < count_ && !failed_; i = next_++) {
-        work(compiler, i);
+        work(compiler, order_[i]);
         std::lock_guard<std::mutex> lock(mutex_);
         ++done_;
         if (options_.progress) options_.progress(done_, static_cast<int>(count_));
@@ -105,6 +135,7 @@ class Jobs {
   }
 
   const KernelOptions& options_;
+  std::vector<size_t> order_;
   size_t count_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
@@ -120,8 +151,15 @@ KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
   std::vector<Program> programs = DistinctPrograms(mod);
   KernelSet set;
   set.target = options.target;
-  set.objects.resize(programs.size() + plans.size());
-  Jobs(options, set.objects.size()).Run([&](const Compiler& compiler, size_t i) {
+  std::vector<TableRow> rows = RowsOf(programs, plans);
+  const Effort table_effort = options.run_once ? Effort::kLeast : Effort::kScheduled;
+  const size_t table = programs.size() + plans.size();  // its place
+  set.objects.resize(table + 1);
+  Jobs(options, LongestFirst(programs, table + 1)).Run([&](const Compiler& compiler, size_t i) {
+    if (i == table) {
+      set.objects[i].bytes = EmitTable(compiler, rows, table_effort);
+      return;
+    }
     bool is_kernel = i < programs.size();
     Compiler::Unit unit = is_kernel ? CompileToIr(compiler, programs[i], options.run_once)
                                     : CompileToIr(compiler, plans[i - programs.size()]);
@@ -129,15 +167,6 @@ KernelSet BuildKernels(const ir::IRModule& mod, const KernelOptions& options,
     set.objects[i].bytes = compiler.EmitObject(unit.module.get());
     CheckSelfContained(set.objects[i].bytes, unit.module->getName().str());
   });
-  std::vector<TableRow> rows;
-  for (const Program& program : programs) {
-    std::string params = SignatureOf(program.func, program.names[0]).params;
-    std::string work = ir::GetAttr<ffi::String>(program.func->attrs, kWorkAttribute, "");
-    for (const std::string& name : program.names) rows.push_back({name, params, work});
-  }
-  for (const bytecode::NativePlan& plan : plans)
-    rows.push_back({NativeSymbol(plan), kNativeParams});
-  set.objects.push_back({{}, EmitTable(Compiler(options.target), rows)});
   return set;
 }
 

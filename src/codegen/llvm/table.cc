@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `__relaxvm_kernel_table`, `__relaxvm_kernel_context`, and the serial host: a loop runs its task
-// at once, workspaces come from an arena on the stack, errors go to tvm-ffi.
+// `__relaxvm_kernel_table`, `__relaxvm_kernel_context`, what entries share, and the serial host: a
+// loop runs its task at once, workspaces come from an arena on the stack, errors go to tvm-ffi.
 #include "codegen/llvm/table.h"
 
 #include <llvm/IR/IRBuilder.h>
 
+#include "codegen/llvm/checks.h"
 #include "codegen/llvm/emitter.h"
 #include "support/error.h"
 #include "target/native_abi.h"
@@ -33,6 +34,8 @@ class TableEmitter {
     context->setAlignment(llvm::Align(8));
     EmitRaise();
     EmitCallSerially(EmitParallel(), EmitAlloc(), EmitFree());
+    EmitReport(module_);
+    EmitCallPacked(module_);
     EmitRows(compiler, rows);
   }
 
@@ -204,11 +207,11 @@ class TableEmitter {
 
 }  // namespace
 
-std::string EmitTable(const Compiler& compiler, const std::vector<TableRow>& rows) {
+std::string EmitTable(const Compiler& compiler, const std::vector<TableRow>& rows, Effort effort) {
   Compiler::Unit unit = compiler.NewUnit("relaxvm.table");
   TableEmitter(unit.module.get()).Emit(compiler, rows);
   compiler.Prepare(unit.module.get());
-  compiler.Optimize(unit.module.get(), Effort::kScheduled);
+  compiler.Optimize(unit.module.get(), effort);
   return compiler.EmitObject(unit.module.get());
 }
 

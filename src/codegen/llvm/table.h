@@ -16,6 +16,6 @@ struct TableRow {
   std::string work;  // how much it does (analysis/work.h); may be empty
 };
 
-std::string EmitTable(const Compiler& compiler, const std::vector<TableRow>& rows);
+std::string EmitTable(const Compiler& compiler, const std::vector<TableRow>& rows, Effort effort);
 
 }  // namespace relaxvm::codegen
