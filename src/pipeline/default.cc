@@ -15,6 +15,7 @@ void Canonicalize(Pipeline& p) {
 // What has a kernel of its own although a graph writes it in several operators.
 void FuseKnownForms(Pipeline& p) {
   p.Run(Pass::kFuseAttention);
+  p.Run(Pass::kFoldPadding);
   p.Run(Pass::kFoldScaleAxis);
   p.Run(Pass::kDeadCodeElimination);
 }

@@ -77,12 +77,12 @@ Type InferConv(TypeCtx& ctx, const Conv& a) {
   return ctx.Result(out.Shape(dim), dtype);
 }
 
-// From this dilation on, kernel elements that lie on padding are looked for where sizes are not
-// known, too.
+// From this dilation on, kernel elements that lie on padding for all windows are looked for where
+// sizes are not known, too.
 constexpr int64_t kWideDilation = 6;
 // Products with padding are left out window by window where that leaves no more than this share.
 constexpr double kShareWorthGuards = 0.9;
-constexpr double kUsualShare = 0.6;  // of one axis with a wide dilation, whose size is not known
+constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not known
 
 // Along one axis, the kernel elements that some window lays on data, and where padding is needed
 // for those.  A wide dilation lays most of them on padding alone.
@@ -114,9 +114,9 @@ Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const
   const auto taps = ir::AsInt(kernel), data = ir::AsInt(size), windows = ir::AsInt(out);
   if (a.padding[s] + a.padding[num_spatial + s] == 0 || taps.value_or(0) < 1) return all;
   const bool known = data.has_value() && windows.value_or(0) > 0;
+  if (a.dilation[s] > 1)
+    all.share = known ? ShareOnData(a, s, *data, *windows, 0, *taps) : kUsualShare;
   if (!known && a.dilation[s] < kWideDilation) return all;
-  all.share = kUsualShare;
-  if (known) all.share = a.dilation[s] > 1 ? ShareOnData(a, s, *data, *windows, 0, *taps) : 1;
   arith::Analyzer analyzer;
   auto simple = [&](const Expr& e) { return analyzer.Simplify(e); };
   const Expr reach = (out - 1) * Expr(a.strides[s]);  // from the first window to the last one
