@@ -27,7 +27,8 @@ def compile(
     config: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> VMExecutable | IRModule:
-    """Compiles a module, or the model in a file, for `target` ("llvm": this machine's CPU).
+    """Compiles a module, the model in a file or a program of `torch.export` for `target`
+    ("llvm": this machine's CPU).
 
     The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or
     a pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.
@@ -65,7 +66,8 @@ def compile(
 
 
 def as_module(mod: Any) -> IRModule:
-    """The module itself, or what a file (.onnx, .py with TVMScript), an ONNX model or a function becomes."""
+    """The module itself, or what a file (.onnx, .py with TVMScript), an ONNX model, an exported program of PyTorch or
+    a function becomes."""
     if isinstance(mod, IRModule):
         return mod
     if isinstance(mod, (str, os.PathLike)):
@@ -74,13 +76,17 @@ def as_module(mod: Any) -> IRModule:
         from relaxvm.relax.frontend.onnx import from_onnx
 
         return from_onnx(mod)
+    if type(mod).__name__ == "ExportedProgram":
+        from relaxvm.relax.frontend.torch import from_exported_program
+
+        return from_exported_program(mod, run_ep_decomposition=False)
     from relaxvm.relax.expr import Function
 
     if isinstance(mod, Function):
         return IRModule({"main": mod})
     raise TypeError(
-        "compile takes an IRModule, a Relax function, or the path of an ONNX model or a script, "
-        f"not {type(mod).__name__}"
+        "compile takes an IRModule, a Relax function, a program of torch.export, or the path of an ONNX"
+        f" model or a script, not {type(mod).__name__}"
     )
 
 

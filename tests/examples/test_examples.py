@@ -157,6 +157,14 @@ print(vm["total"](xs).numpy(), vm["total"](vm["scaled"](factor, xs)).numpy())
     assert "[1. 1. 1. 1.] [3. 3. 3. 3.]" in run(sys.executable, program)
 
 
+def test_code_of_the_page_on_pytorch(run, tmp_path):
+    page = (ROOT / "docs/howto/run_pytorch.md").read_text()
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)))
+    printed = run(sys.executable, program)
+    assert "R.nn.gelu(" in printed and "R.add(x, x)" in printed
+
+
 def test_cpp_program_runs_a_saved_model(run, tmp_path):
     program = LIBRARIES.parent / "bin" / "run_model"
     run(sys.executable, ROOT / "examples/python/dynamic_shapes.py", tmp_path / "model.so")

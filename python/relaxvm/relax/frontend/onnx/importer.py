@@ -276,7 +276,8 @@ class _Importer:
             raise type(e)(f"{label}: {e}") from e
         except (TypeError, ValueError, IndexError, NotImplementedError) as e:
             text = str(e)
-            raise InvalidModel(text if text.startswith(label) else f"{label}: {text}") from e
+            kind = UnsupportedModel if isinstance(e, NotImplementedError) else InvalidModel
+            raise kind(text if text.startswith(label) else f"{label}: {text}") from e
         finally:
             self.g.node = outer
         for i, name in enumerate(node.output):

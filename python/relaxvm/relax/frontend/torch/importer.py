@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""from_exported_program: walks the nodes of an exported program in order and emits a Relax function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import sympy
+
+import torch
+from relaxvm import ir, relax, runtime
+from relaxvm.ir.base import span_scope
+from torch.export.graph_signature import InputKind, OutputKind
+
+from . import ops, registry
+from .errors import TorchError, UnsupportedProgram
+from .graph import Graph, array_of, dtype_name
+from .symbols import Symbols
+
+ops.load()
+
+# Nodes that check or hint and make nothing: what PyTorch proved or asks at its own run time.
+_CHECKS = {
+    "_assert_async.default",
+    "_assert_async.msg",
+    "_assert_scalar.default",
+    "_assert_tensor_metadata.default",
+    "sym_constrain_range.default",
+    "sym_constrain_range_for_size.default",
+}
+_PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def from_exported_program(
+    exported_program: torch.export.ExportedProgram,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Callable[..., Any]] | None = None,
+    run_ep_decomposition: bool = True,
+) -> ir.IRModule:
+    """The Relax module of a program that `torch.export.export` made, with one function `main`.
+
+    Parameters and buffers become constants; with `keep_params_as_input` the parameters are inputs after
+    the others, and their values the function attribute `params`.  The results are a tuple, of which
+    `unwrap_unit_return_tuple` takes the only element out and which `no_bind_return_tuple` leaves
+    unbound.  Values that the program writes into its inputs and buffers are not given back.
+    `custom_convert_map` has importers by the name of an overload ("my_add.default"): functions of the
+    node and the `Graph`, whose `args(node)` are the arguments, that give an expression.
+    `run_ep_decomposition` has PyTorch express the program by its core operators first; without, only
+    operators that are not known here are.  Raises `UnsupportedProgram` with all operators that have no importer.
+    """
+    custom = dict(custom_convert_map or {})
+    program = _decomposed(exported_program, not run_ep_decomposition, custom)
+    importer = _Importer(program, keep_params_as_input, custom)
+    return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
+
+
+def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
+    """Without operators that write into their arguments, in operators that are known."""
+    table = torch.export.default_decompositions()
+    for target in list(table):
+        name = registry.name_of(target)
+        if name in custom or (keep_known and registry.find(name) is not None):
+            del table[target]
+    return program.run_decompositions(table)
+
+
+class _Importer:
+    def __init__(self, program: Any, keep_params: bool, custom: dict[str, Any]) -> None:
+        self.program = program
+        self.keep_params = keep_params
+        self.custom = custom
+        self.symbols = Symbols()
+        self.builder = relax.BlockBuilder()
+        self.values: dict[Any, Any] = {}
+        self.params: list[tuple[Any, Any]] = []
+
+    def run(self, unwrap: bool, unbound: bool) -> ir.IRModule:
+        graph = self.program.graph
+        _check_supported(self.program.graph_module, self.custom)
+        inputs = self._inputs()
+        attrs: dict[str, Any] = {}
+        if self.params:
+            attrs["num_input"] = len(inputs)
+            attrs["params"] = [value for _, value in self.params]
+        attrs |= self._bounds()
+        variables = inputs + [var for var, _ in self.params]
+        walk = _Walk(self)
+        with self.builder.function("main", variables, attrs=attrs or None):
+            if _has_branches(self.program.graph_module):
+                walk.nodes(graph)
+                outputs = [walk.value(v) for v in self._results(graph)]
+                single = unwrap and len(outputs) == 1
+                self.builder.emit_func_output(outputs[0] if single else relax.Tuple(outputs))
+            else:
+                with self.builder.dataflow():
+                    walk.nodes(graph)
+                    outputs = [walk.value(v) for v in self._results(graph)]
+                    if unwrap and len(outputs) == 1:
+                        result = self.builder.emit_output(outputs[0])
+                    elif unbound:
+                        result = [self.builder.emit_output(o) for o in outputs]
+                    else:
+                        result = self.builder.emit_output(relax.Tuple(outputs))
+                self.builder.emit_func_output(result)
+        return self.builder.get()
+
+    # ---- inputs and results
+
+    def _inputs(self) -> list[Any]:
+        """The variables of the inputs; parameters and buffers get their values."""
+        places = {n.name: n for n in self.program.graph.nodes if n.op == "placeholder"}
+        users = []
+        self._define_symbols(places)
+        for spec in self.program.graph_signature.input_specs:
+            node = (
+                places[getattr(spec.arg, "name", None) or ""] if hasattr(spec.arg, "name") else None
+            )
+            if spec.kind == InputKind.USER_INPUT:
+                if node is not None:
+                    users += self._user_input(node)
+            elif spec.kind in _PARAMETERS:
+                self._parameter(spec, node)
+            else:
+                raise UnsupportedProgram(f"the input {spec.arg} of kind {spec.kind}")
+        return users
+
+    def _define_symbols(self, places: dict[str, Any]) -> None:
+        """A variable for each size of an input; where a size is an expression, for its symbol."""
+        shapes = [
+            node.meta["val"].shape
+            for node in places.values()
+            if isinstance(node.meta.get("val"), torch.Tensor)
+        ]
+        values = [
+            n.meta["val"] for n in places.values() if isinstance(n.meta.get("val"), torch.SymInt)
+        ]
+        sizes = [d for shape in shapes for d in shape if not isinstance(d, int)] + values
+        expressions = [d.node.expr for d in sizes]
+        for expr in expressions:
+            if isinstance(expr, sympy.Symbol):
+                self.symbols.variable(expr.name)
+        self._solved: dict[Any, Any] = {}
+        for expr in expressions:
+            for symbol in sorted(expr.free_symbols, key=lambda s: s.name):
+                if not self.symbols.knows(symbol):
+                    self._solve(expr, symbol)
+
+    def _solve(self, expr: Any, symbol: Any) -> None:
+        """From a size a * s + b: the size is a variable, and s is computed of it."""
+        rest = expr.free_symbols - {symbol}
+        a, b = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+        if rest or not a.is_Integer or not b.is_Integer or sympy.expand(a * symbol + b - expr) != 0:
+            raise UnsupportedProgram(f"an input's size is {expr}; give {symbol} a size of its own")
+        variable = self.symbols.variable(f"{symbol.name}_size")
+        self._solved[expr] = variable
+        self.symbols.define(symbol.name, (variable - int(b)) // int(a))
+
+    def _user_input(self, node: Any) -> list[Any]:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            dims = [
+                self._solved.get(d.node.expr)
+                if not isinstance(d, int) and d.node.expr in self._solved
+                else self.symbols.size(d)
+                for d in value.shape
+            ]
+            var = relax.Var(node.name, relax.TensorType(dims, dtype_name(value.dtype)))
+        elif isinstance(value, torch.SymInt):
+            var = relax.Var(node.name, relax.ShapeType([self.symbols.size(value)]))
+            self.values[node] = self.symbols.size(value)
+            return [var]
+        else:
+            return []  # a number or a flag, which the program holds already
+        self.values[node] = var
+        return [var]
+
+    def _parameter(self, spec: Any, node: Any) -> None:
+        program = self.program
+        if spec.kind == InputKind.CONSTANT_TENSOR or (
+            spec.kind == InputKind.BUFFER and not spec.persistent
+        ):
+            tensor = program.constants[spec.target]
+        else:
+            tensor = program.state_dict[spec.target]
+        if self.keep_params and spec.kind == InputKind.PARAMETER:
+            value = runtime.tensor(array_of(tensor))
+            var = relax.Var(
+                node.name, relax.TensorType(list(tensor.shape), dtype_name(tensor.dtype))
+            )
+            self.params.append((var, value))
+            self.values[node] = var
+        elif node.users:
+            self.values[node] = relax.const(runtime.tensor(array_of(tensor)))
+
+    def _bounds(self) -> dict[str, Any]:
+        """Function attributes: what PyTorch knows of the sizes."""
+        lower, upper = {}, {}
+        for symbol, bounds in self.program.range_constraints.items():
+            if not isinstance(symbol, sympy.Symbol) or symbol.name not in self.symbols._values:
+                continue
+            if bounds.lower.is_Integer:
+                lower[symbol.name] = int(bounds.lower)
+            if bounds.upper.is_Integer and bounds.upper < np.iinfo(np.int64).max:
+                upper[symbol.name] = int(bounds.upper)
+        attrs = {"tir_var_lower_bound": lower, "tir_var_upper_bound": upper}
+        return {name: value for name, value in attrs.items() if value}
+
+    def _results(self, graph: Any) -> list[Any]:
+        output = next(n for n in graph.nodes if n.op == "output")
+        specs = self.program.graph_signature.output_specs
+        return [
+            value
+            for value, spec in zip(output.args[0], specs)
+            if spec.kind == OutputKind.USER_OUTPUT
+        ]
+
+
+class _Walk:
+    """Emits the nodes of one graph, and of the graphs that are its branches."""
+
+    def __init__(self, importer: _Importer) -> None:
+        self.importer = importer
+        self.values = importer.values
+        self.g = Graph(importer.builder, importer.symbols)
+        self.g.args = self.args  # type: ignore[attr-defined]
+        self.module = importer.program.graph_module
+
+    def nodes(self, graph: Any) -> None:
+        for node in graph.nodes:
+            if node.op == "call_function":
+                with span_scope(_span_of(node)):
+                    self._call(node)
+            elif node.op == "get_attr":
+                target = _attribute(self.module, node.target)
+                if isinstance(target, torch.Tensor):
+                    self.values[node] = self.g.tensor(target)
+
+    def value(self, arg: Any) -> Any:
+        """An argument or result as rules see it."""
+        if isinstance(arg, torch.fx.Node):
+            if arg in self.values:
+                return self.values[arg]
+            meta = arg.meta.get("val")
+            if isinstance(meta, (torch.SymInt, int)):
+                return self.g.symbols.size(meta)
+            raise UnsupportedProgram(
+                f"{arg.name}: {arg.target} makes a value that is not known here"
+            )
+        if isinstance(arg, (list, tuple)):
+            return [self.value(a) for a in arg]
+        if isinstance(arg, slice):
+            return slice(*(self.value(a) for a in (arg.start, arg.stop, arg.step)))
+        return arg
+
+    def args(self, node: Any) -> list[Any]:
+        return [self.value(a) for a in node.args]
+
+    def _call(self, node: Any) -> None:
+        target, g = node.target, self.g
+        g.node = node
+        if target is operator.getitem:
+            source = self.values.get(node.args[0])
+            if source is not None and node.args[1] < len(source):
+                self.values[node] = source[node.args[1]]
+            return
+        if not isinstance(target, torch._ops.OperatorBase):
+            return  # arithmetic on sizes: PyTorch's description of the result says it
+        if target is torch.ops.higher_order.cond:
+            self.values[node] = self._branches(node)
+            return
+        name = registry.name_of(target)
+        if name in _CHECKS:
+            return
+        meta = node.meta.get("val")
+        if isinstance(meta, torch.SymInt) and g.symbols.knows(meta.node.expr):
+            return
+        custom = self.importer.custom.get(name)
+        rule = registry.find(name)
+        if custom is None and rule is None:
+            self.values[node] = g.tensor(target(*node.args, **node.kwargs))  # see _is_constant
+            return
+        try:
+            if custom is not None:
+                result = custom(node, g)
+            else:
+                kwargs = {k: self.value(v) for k, v in node.kwargs.items()}
+                result = rule(g, *self.args(node), **kwargs)
+        except TorchError as error:
+            raise type(error)(f"{node.name} ({name}): {error}{_place(node)}") from None
+        self.values[node] = self._emitted(result, meta)
+
+    def _emitted(self, result: Any, meta: Any) -> Any:
+        if isinstance(result, (tuple, list)):
+            metas = meta if isinstance(meta, (tuple, list)) else [None] * len(result)
+            return tuple(None if r is None else self._emitted(r, m) for r, m in zip(result, metas))
+        if not isinstance(result, relax.Expr) or isinstance(result, relax.Constant):
+            return result
+        var = self.g.emit(result)
+        if not isinstance(meta, torch.Tensor):
+            return var
+        return self._sized(var, meta)
+
+    def _sized(self, var: Any, meta: torch.Tensor) -> Any:
+        """With variables for the sizes that are known only now."""
+        symbols = self.g.symbols
+        new = [d for d in meta.shape if not isinstance(d, int) and not symbols.knows(d.node.expr)]
+        if not new and var.ty.shape is not None:
+            return var
+        for d in new:
+            if isinstance(d.node.expr, sympy.Symbol):
+                symbols.variable(d.node.expr.name)
+        shape = symbols.shape(meta.shape)
+        return self.g.builder.match_cast(var, relax.TensorType(shape, str(var.ty.dtype)))
+
+    # ---- control flow
+
+    def _branches(self, node: Any) -> tuple[Any, ...]:
+        """torch.cond: an If of two functions' bodies."""
+        condition, then_branch, else_branch, operands = node.args
+        builder, g = self.g.builder, self.g
+        condition = g.cast(self.value(condition), "bool")
+        arguments = [self.value(a) for a in operands]
+        bodies = []
+        for branch in (then_branch, else_branch):
+            module = _attribute(self.module, branch.target)
+            builder._begin_binding_block()
+            places = [n for n in module.graph.nodes if n.op == "placeholder"]
+            for place, argument in zip(places, arguments, strict=True):
+                self.values[place] = argument
+            outer, self.module = self.module, module
+            self.nodes(module.graph)
+            self.module = outer
+            output = next(n for n in module.graph.nodes if n.op == "output")
+            results = [g.emit(self.value(v)) for v in output.args[0]]
+            block = builder._end_block()
+            blocks = [block] if len(block.bindings) else []
+            result = results[0] if len(results) == 1 else relax.Tuple(results)
+            bodies.append(relax.SeqExpr(blocks, result))
+        g.node = node
+        value = builder.emit(relax.If(condition, *bodies))
+        count = len(node.meta["val"])
+        if count == 1:
+            return (self._sized(value, node.meta["val"][0]),)
+        parts = [builder.emit(relax.TupleGetItem(value, i)) for i in range(count)]
+        return tuple(self._sized(p, m) for p, m in zip(parts, node.meta["val"]))
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _span_of(node: Any) -> Any:
+    return ir.Span(node.name, 0, 0)
+
+
+def _place(node: Any) -> str:
+    """Where the user's code made the node, as PyTorch remembers it."""
+    lines = [
+        line for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File")
+    ]
+    return f"; made by {lines[-1].strip()}" if lines else ""
+
+
+def _has_branches(module: Any) -> bool:
+    return any(n.target is torch.ops.higher_order.cond for n in module.graph.nodes)
+
+
+def _is_constant(node: Any) -> bool:
+    """Does it make a tensor of numbers alone, always the same?  Then PyTorch makes it."""
+    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    made = isinstance(node.meta.get("val"), torch.Tensor)
+    plain = isinstance(node.target, torch._ops.OpOverload)
+    return made and plain and not node.all_input_nodes and not is_random
+
+
+def _check_supported(module: Any, custom: dict[str, Any]) -> None:
+    """Names all operators that have no importer at once."""
+    missing: dict[str, str] = {}
+    for part in module.modules():
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            target = node.target
+            if node.op != "call_function" or not isinstance(target, torch._ops.OperatorBase):
+                continue
+            if target is torch.ops.higher_order.cond:
+                continue
+            name = registry.name_of(target) if hasattr(target, "_schema") else str(target)
+            known = name in custom or name in _CHECKS or registry.find(name) is not None
+            known = known or _is_constant(node)
+            if not known and not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool)):
+                missing.setdefault(name, _place(node))
+    if missing:
+        names = ", ".join(f"{name}{place}" for name, place in sorted(missing.items()))
+        raise UnsupportedProgram(
+            f"no importer for {names}; give one in custom_convert_map, or write the model without"
+        )

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions, pooling, padding, sampling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxvm.relax import op
+
+from ..errors import UnsupportedProgram
+from ..graph import Graph
+from ..registry import aten_op
+
+_AXES = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def _each(value: Sequence[int] | int, rank: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * rank if len(values) == 1 else values
+
+
+@aten_op("convolution.default")
+def convolution(
+    g: Graph,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    rank = g.rank(x) - 2
+    axes = _AXES[rank]
+    pads = _each(padding, rank) * 2
+    options = dict(
+        strides=_each(stride, rank),
+        padding=pads,
+        dilation=_each(dilation, rank),
+        groups=groups,
+        data_layout=f"NC{axes}",
+        kernel_layout=f"{'IO' if transposed else 'OI'}{axes}",
+        out_dtype=g.dtype(x),
+    )
+    if transposed:
+        options["output_padding"] = _each(output_padding, rank)
+    function = getattr(op.nn, f"conv{rank}d{'_transpose' if transposed else ''}")
+    result = function(x, weight, **options)
+    if bias is None:
+        return result
+    row = g.emit(op.reshape(bias, [1, g.shape(bias)[0]] + [1] * rank))
+    return op.add(g.emit(result), row)
+
+
+# ---- pooling
+
+
+def _pooled(g: Graph, x: Any, rank: int, function: Any, **options: Any) -> Any:
+    """With an axis for the batch where there is none."""
+    single = g.rank(x) == rank + 1
+    if single:
+        x = g.emit(op.expand_dims(x, [0]))
+    result = function(x, **options)
+    return op.squeeze(g.emit(result), [0]) if single else result
+
+
+def _avg_pool(rank: int) -> None:
+    @aten_op(f"avg_pool{rank}d.default")
+    def avg_pool(
+        g: Graph,
+        x: Any,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        size = _each(kernel, rank)
+        options = dict(
+            pool_size=size,
+            strides=_each(stride or size, rank),
+            padding=_each(padding, rank) * 2,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad or divisor_override is not None,
+        )
+        result = _pooled(g, x, rank, getattr(op.nn, f"avg_pool{rank}d"), **options)
+        if divisor_override is None:
+            return result
+        if ceil_mode:
+            raise UnsupportedProgram("divisor_override with ceil_mode")
+        factor = float(np.prod(size)) / divisor_override
+        return op.multiply(g.emit(result), g.const(factor, g.dtype(x)))
+
+
+def _max_pool(rank: int) -> None:
+    @aten_op(f"max_pool{rank}d_with_indices.default")
+    def max_pool(
+        g: Graph,
+        x: Any,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> tuple:
+        size = _each(kernel, rank)
+        strides, pads, steps = _each(stride or size, rank), _each(padding, rank), _each(dilation, rank)  # fmt: skip
+        options = dict(
+            pool_size=size,
+            strides=strides,
+            padding=pads * 2,
+            dilation=steps,
+            ceil_mode=ceil_mode,
+        )
+        result = _pooled(g, x, rank, getattr(op.nn, f"max_pool{rank}d"), **options)
+        if not _is_used(g, 1):
+            return result, None
+        return result, _places(g, x, size, strides, pads, steps)
+
+
+def _is_used(g: Graph, i: int) -> bool:
+    return any(user.args[1] == i and user.users for user in g.node.users)
+
+
+def _places(g: Graph, x: Any, size: list, strides: list, pads: list, steps: list) -> Any:
+    """Where the greatest value of each window lies in its plane: a window's places are looked at in order."""
+    rank, shape = len(size), g.shape(x)
+    spatial = shape[-rank:]
+    out = [int(d) for d in g.symbols.shape(g.result[0].shape)[-rank:] if isinstance(d, int)]
+    if len(out) != rank or not all(isinstance(d, int) for d in spatial):
+        raise UnsupportedProgram("the places of the greatest values, of sizes that are not known")
+    lead = g.rank(x) - rank
+    after = [
+        max(0, (o - 1) * s + (k - 1) * d + 1 - p - n)
+        for o, s, k, d, p, n in zip(out, strides, size, steps, pads, spatial)
+    ]
+    width = [0, 0] * lead + [v for pair in zip(pads, after) for v in pair]
+    lowest = float("-inf") if g.is_float(x) else int(np.iinfo(g.dtype(x)).min)
+    padded = g.emit(op.nn.pad(x, width, lowest))
+    plane = np.arange(int(np.prod(spatial))).reshape(spatial)
+    plane = np.pad(plane, [(p, a) for p, a in zip(pads, after)])
+    best = place = None
+    axes = list(range(lead, lead + rank))
+    for offset in itertools.product(*(range(k) for k in size)):
+        begin = [o * d for o, d in zip(offset, steps)]
+        end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, out, strides)]
+        value = g.emit(op.strided_slice(padded, axes, begin, end, strides))
+        index = plane[tuple(slice(b, e, s) for b, e, s in zip(begin, end, strides))]
+        index = g.const(index, "int64")
+        if best is None:
+            best, place = value, g.broadcast(index, g.shape(value))
+            continue
+        better = g.emit(op.greater(value, best))
+        best = g.emit(op.where(better, value, best))
+        place = g.emit(op.where(better, index, place))
+    return place
+
+
+def _adaptive_pool(rank: int) -> None:
+    names = [f"adaptive_avg_pool{rank}d.default", f"_adaptive_avg_pool{rank}d.default"]
+
+    @aten_op(*(names if rank > 1 else names[:1]))
+    def average(g: Graph, x: Any, size: Any) -> Any:
+        function = getattr(op.nn, f"adaptive_avg_pool{rank}d")
+        return _pooled(g, x, rank, function, output_size=_each(size, rank))
+
+    if rank == 1:
+        return
+
+    @aten_op(f"adaptive_max_pool{rank}d.default")
+    def greatest(g: Graph, x: Any, size: Any) -> tuple:
+        if _is_used(g, 1):
+            raise UnsupportedProgram("the places of the greatest values")
+        for i, count in enumerate(_each(size, rank)):
+            axis = g.rank(x) - rank + i
+            extent = g.shape(x)[axis]
+            if not isinstance(extent, int):
+                raise UnsupportedProgram("adaptive windows of a size that is not known")
+            parts = []
+            for k in range(count):
+                begin, end = k * extent // count, -(-(k + 1) * extent // count)
+                part = g.emit(op.strided_slice(x, [axis], [begin], [end], [1]))
+                parts.append(g.emit(op.max(part, [axis], keepdims=True)))
+            x = parts[0] if count == 1 else g.emit(op.concat(parts, axis))
+        return x, None
+
+
+for _rank in (1, 2, 3):
+    _avg_pool(_rank)
+    _adaptive_pool(_rank)
+    if _rank > 1:
+        _max_pool(_rank)
+
+
+# ---- padding
+
+
+@aten_op("constant_pad_nd.default")
+def constant_pad(g: Graph, x: Any, pad: Sequence[int], value: float = 0.0) -> Any:
+    """`pad` counts from the last axis on; what is negative is cut off."""
+    before, after = _by_axis(g, x, pad)
+    cut = [i for i in range(g.rank(x)) if _negative(before[i]) or _negative(after[i])]
+    if cut:
+        shape = g.shape(x)
+        begin = [-before[i] if _negative(before[i]) else 0 for i in cut]
+        end = [shape[i] + (after[i] if _negative(after[i]) else 0) for i in cut]
+        x = g.emit(op.strided_slice(x, cut, begin, end, [1] * len(cut)))
+        before = [0 if _negative(b) else b for b in before]
+        after = [0 if _negative(a) else a for a in after]
+    width = [v for pair in zip(before, after) for v in pair]
+    return op.nn.pad(x, width, value) if any(not isinstance(v, int) or v for v in width) else x
+
+
+def _by_axis(g: Graph, x: Any, pad: Sequence[int]) -> tuple[list, list]:
+    missing = [0] * (g.rank(x) - len(pad) // 2)
+    return missing + list(pad[0::2])[::-1], missing + list(pad[1::2])[::-1]
+
+
+def _negative(value: Any) -> bool:
+    return isinstance(value, int) and value < 0
+
+
+def _mirror(name: str, mode: str) -> None:
+    @aten_op(*(f"{name}{rank}d.default" for rank in (1, 2, 3)))
+    def pad(g: Graph, x: Any, padding: Sequence[int]) -> Any:
+        before, after = _by_axis(g, x, padding)
+        if any(_negative(v) for v in before + after):
+            raise UnsupportedProgram("negative padding that reads the border")
+        width = [v for pair in zip(before, after) for v in pair]
+        return op.nn.pad(x, width, 0.0, mode)
+
+
+_mirror("reflection_pad", "reflect")
+_mirror("replication_pad", "replicate")
+
+
+# ---- sampling
+
+_METHODS = {0: "bilinear", 1: "nearest", 2: "bicubic"}
+_PADDING = {0: "zeros", 1: "border", 2: "reflection"}
+
+
+@aten_op("grid_sampler_2d.default", "grid_sampler.default")
+def grid_sampler(g: Graph, x: Any, grid: Any, method: int, padding: int, aligned: bool) -> Any:
+    if g.rank(x) != 4:
+        raise UnsupportedProgram("sampling in three dimensions")
+    places = g.emit(op.permute_dims(grid, [0, 3, 1, 2]))
+    return op.image.grid_sample(x, places, _METHODS[method], "NCHW", _PADDING[padding], aligned)
+
+
+@aten_op("torchvision::roi_align.default")
+def roi_align(
+    g: Graph,
+    x: Any,
+    rois: Any,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> Any:
+    size = [pooled_height, pooled_width]
+    return op.vision.roi_align(x, rois, size, spatial_scale, sampling_ratio, aligned)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of PyTorch's operators: one decorated function each.
+
+    @aten_op("softmax.int", "_softmax.default")
+    def softmax(g: Graph, x, dim, *_): ...
+
+A name is that of the overload, as PyTorch writes it behind `aten.`.  The function gets the node's
+arguments in PyTorch's order and names: tensors as expressions, sizes as ints or expressions over
+symbolic dimensions, lists as lists, all others as they are.  It returns an expression, or a tuple of
+them for an operator of several results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., Any]
+
+_rules: dict[str, Rule] = {}
+
+
+def aten_op(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the importer of the overloads `names`."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in _rules, f"{name} has two importers"
+            _rules[name] = rule
+        return rule
+
+    return register
+
+
+def find(name: str) -> Rule | None:
+    return _rules.get(name)
+
+
+def all_names() -> list[str]:
+    return sorted(_rules)
+
+
+def name_of(target: Any) -> str:
+    """'add.Tensor' for `torch.ops.aten.add.Tensor`, with the namespace where it is not aten."""
+    namespace, _, rest = target.name().partition("::")
+    name = rest if "." in rest else f"{rest}.default"
+    return name if namespace == "aten" else f"{namespace}::{name}"
+
+
+def support_table() -> str:
+    """The overloads that are imported, as a page in Markdown."""
+    lines = [
+        "# PyTorch operators",
+        "",
+        "Operators of exported programs that `from_exported_program` imports; PyTorch expresses others by these.",
+        "",
+        "| operator | overloads |",
+        "| --- | --- |",
+    ]
+    rows: dict[str, list[str]] = {}
+    for name in all_names():
+        operator, _, overload = name.rpartition(".")
+        rows.setdefault(operator, []).append(overload)
+    lines += [f"| {operator} | {', '.join(overloads)} |" for operator, overloads in rows.items()]
+    return "\n".join(lines) + "\n"

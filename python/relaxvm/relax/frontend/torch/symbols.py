@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbolic sizes of an exported program: sympy's expressions become ours.
+
+PyTorch names its unknown sizes s77, s12 .. (of inputs) and u0, u1 .. (known only while running).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+from relaxvm import tirx
+
+from .errors import UnsupportedProgram
+
+Size = Any  # an int, or an expression over symbolic dimensions
+
+
+def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def apply(*values: Any) -> Any:
+        result = values[0]
+        for value in values[1:]:
+            result = function(result, value)
+        return result
+
+    return apply
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if not isinstance(exponent, int) or exponent < 0:
+        raise UnsupportedProgram(f"a size to the power of {exponent}")
+    return _fold(lambda a, b: a * b)(1, *[base] * exponent)
+
+
+def _int_or(native: Callable[[int, int], int], symbolic: Callable[[Any, Any], Any]) -> Callable:
+    def apply(a: Any, b: Any) -> Any:
+        both = isinstance(a, int) and isinstance(b, int)
+        return native(a, b) if both else symbolic(a, b)
+
+    return apply
+
+
+_floordiv = _int_or(lambda a, b: a // b, lambda a, b: tirx.floordiv(a, b))
+_floormod = _int_or(lambda a, b: a % b, lambda a, b: tirx.floormod(a, b))
+
+# By the name of the class: PyTorch has its own FloorDiv and kin beside sympy's Add and Mul.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Add": _fold(lambda a, b: a + b),
+    "Mul": _fold(lambda a, b: a * b),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "FloorDiv": _floordiv,
+    "CleanDiv": _floordiv,
+    "IntTrueDiv": _floordiv,
+    "Mod": _floormod,
+    "PythonMod": _floormod,
+    "ModularIndexing": lambda a, b, c: _floormod(_floordiv(a, b), c),
+    "CeilDiv": lambda a, b: _floordiv(a + b - 1, b),
+    "Max": _fold(_int_or(max, lambda a, b: tirx.max(a, b))),
+    "Min": _fold(_int_or(min, lambda a, b: tirx.min(a, b))),
+    "ToFloat": lambda a: a,
+    "Identity": lambda a: a,
+}
+
+
+class Symbols:
+    """The variables of one program, by PyTorch's names."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def variable(self, name: str) -> Any:
+        """The variable for a symbol, made when it is met first."""
+        if name not in self._values:
+            self._values[name] = tirx.Var(name, "int64")
+        return self._values[name]
+
+    def knows(self, expr: Any) -> bool:
+        return all(s.name in self._values for s in expr.free_symbols)
+
+    def define(self, name: str, value: Any) -> None:
+        self._values[name] = value
+
+    def size(self, value: Any) -> Size:
+        """An int, or the expression of a `SymInt`."""
+        return int(value) if isinstance(value, int) else self.of(value.node.expr)
+
+    def shape(self, shape: Any) -> list[Size]:
+        return [self.size(d) for d in shape]
+
+    def of(self, expr: Any) -> Size:
+        if isinstance(expr, sympy.Integer):
+            return int(expr)
+        if isinstance(expr, sympy.Symbol):
+            if expr.name not in self._values:
+                raise UnsupportedProgram(f"the size {expr.name} is not known where it is needed")
+            return self._values[expr.name]
+        function = _FUNCTIONS.get(type(expr).__name__)
+        if function is None:
+            raise UnsupportedProgram(f"the size {expr} has the operation {type(expr).__name__}")
+        if isinstance(expr, sympy.Mul):
+            return self._product(expr)
+        return function(*(self.of(a) for a in expr.args))
+
+    def _product(self, expr: Any) -> Size:
+        """Of sizes; sympy writes a division as a factor 1/n."""
+        numerator, denominator = expr.as_numer_denom()
+        if denominator == 1:
+            return _FUNCTIONS["Mul"](*(self.of(a) for a in expr.args))
+        return _floordiv(self.of(numerator), self.of(denominator))

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One small program for each operator of PyTorch that is imported, with inputs that tell its cases apart."""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+Program = tuple[Callable | nn.Module, tuple]
+
+
+def rand(*shape: int, low: float = -2.0, high: float = 2.0, dtype: Any = torch.float32) -> Any:
+    """The same numbers in every run: a seed of the shape."""
+    generator = torch.Generator().manual_seed(zlib.crc32(repr(shape).encode()))
+    return (torch.rand(*shape, generator=generator) * (high - low) + low).to(dtype)
+
+
+def ints(*shape: int, high: int = 5, low: int = 0, dtype: Any = torch.int64) -> Any:
+    generator = torch.Generator().manual_seed(zlib.crc32(repr(shape).encode()))
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+X = rand(2, 3, 4)
+Y = rand(2, 3, 4, low=-1.0, high=3.0)
+P = rand(2, 3, 4, low=0.1, high=3.0)
+U = rand(2, 3, 4, low=-0.9, high=0.9)
+B = ints(2, 3, 4, high=2, dtype=torch.bool)
+I = ints(2, 3, 4, low=-7, high=9)
+J = ints(2, 3, 4, low=1, high=6)
+IMAGE = rand(2, 3, 10, 12)
+
+UNARY = {
+    "abs": X, "acos": U, "acosh": P + 1, "asin": U, "asinh": X, "atan": X, "atanh": U, "ceil": X, "cos": X,
+    "cosh": X, "erf": X, "erfc": X, "exp": X, "exp2": X, "expm1": X, "floor": X, "frac": X, "isfinite": X / 0.0 * B,
+    "isinf": X / (B * 1.0), "isnan": X / 0.0 * B, "log": P, "log10": P, "log1p": P, "log2": P, "logical_not": B,
+    "logit": U.abs() * 0.9 + 0.05, "neg": X, "positive": X, "reciprocal": P, "relu": X, "round": X * 3, "rsqrt": P,
+    "sigmoid": X, "sign": X, "sin": X, "sinh": X, "sqrt": P, "square": X, "tan": U, "tanh": X, "trunc": X * 3,
+    "bitwise_not": I, "signbit": X, "sgn": X, "rad2deg": X, "deg2rad": X, "sinc": X,
+}  # fmt: skip
+BINARY = {
+    "add": (X, Y), "sub": (X, Y), "mul": (X, Y), "div": (X, P), "atan2": (X, Y), "fmod": (X * 3, Y), "logaddexp": (X, Y),
+    "remainder": (X * 3, Y), "maximum": (X, Y), "minimum": (X, Y), "max": (X, Y), "min": (X, Y), "pow": (P, Y),
+    "eq": (I, J), "ne": (I, J), "lt": (X, Y), "le": (X, Y), "gt": (X, Y), "ge": (X, Y), "floor_divide": (X * 4, P),
+    "bitwise_and": (I, J), "bitwise_or": (I, J), "bitwise_xor": (I, J), "bitwise_left_shift": (J, J),
+    "bitwise_right_shift": (I, J), "logical_and": (B, X > 0), "logical_or": (B, X > 0), "logical_xor": (B, X > 0),
+    "true_divide": (I, J), "hypot": (X, Y), "copysign": (X, Y), "xlogy": (X, P), "fmax": (X, Y), "fmin": (X, Y),
+    "rsub": (X, Y), "outer": (X[0, 0], Y[0, 1]), "heaviside": (X, Y), "float_power": (P, Y),
+}  # fmt: skip
+ACTIVATIONS = (
+    "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "hardshrink", "leaky_relu", "logsigmoid", "mish",
+    "relu6", "selu", "silu", "softplus", "softshrink", "softsign", "tanhshrink",
+)  # fmt: skip
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(name: str, function: Callable | nn.Module, *inputs: Any) -> None:
+    assert name not in PROGRAMS, name
+    PROGRAMS[name] = (function, inputs)
+
+
+for name, value in UNARY.items():
+    program(name, getattr(torch, name), value)
+for name, pair in BINARY.items():
+    program(name, getattr(torch, name), *pair)
+for name in ACTIVATIONS:
+    program(name, getattr(F, name), X * 4)
+
+# ---- scalars, types
+program("add_scalar", lambda x: x + 2, X)
+program("add_alpha", lambda x, y: torch.add(x, y, alpha=3), X, Y)
+program("sub_alpha", lambda x, y: torch.sub(x, y, alpha=0.5), X, Y)
+program("rsub_scalar", lambda x: 2 - x, X)
+program("mul_scalar_int_tensor", lambda i: i * 2.5, I)
+program("mixed_types", lambda x, i: x + i, X, I)
+program("int_division", lambda i, j: i / j, I, J)
+program("div_floor", lambda x, y: torch.div(x, y, rounding_mode="floor"), X * 4, P)
+program("div_trunc", lambda i, j: torch.div(i, j, rounding_mode="trunc"), I, J)
+program("floor_divide_ints", lambda i, j: i // j, I, J)
+program("remainder_ints", lambda i, j: i % j, I, J)
+program("remainder_scalar", lambda x: x % 0.7, X)
+program("fmod_scalar", lambda x: torch.fmod(x, 0.7), X)
+program("pow_scalar", lambda x: x**3, X)
+program("pow_of_scalar", lambda x: 2.0**x, X)
+program("pow_half", lambda x: x**0.5, P)
+program("comparisons_scalar", lambda x: (x > 0, x >= 0, x < 1, x <= 1, x == 0, x != 0), X)
+program("bitwise_scalar", lambda i: (i & 3, i | 4, i ^ 1, i << 1, i >> 1), I)
+program("logical_operators", lambda a, b: (a & b, a | b, a ^ b, ~a), B, X > 0)
+program("to_types", lambda x: (x.half(), x.double(), x.to(torch.int32), x.bool(), x.long()), X * 3)
+program("type_as", lambda x, i: i.type_as(x), X, I)
+program("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), X)
+program("elu_alpha", lambda x: F.elu(x, 0.5), X)
+program("leaky_relu_slope", lambda x: F.leaky_relu(x, 0.3), X)
+program("softplus_beta", lambda x: F.softplus(x, 2.0, 3.0), X * 4)
+program("threshold", lambda x: F.threshold(x, 0.5, -1.0), X)
+program("hardtanh_limits", lambda x: F.hardtanh(x, -0.5, 1.5), X)
+program("prelu", nn.PReLU(3), X)
+program("glu", lambda x: F.glu(x, -1), X)
+program("clamp", lambda x: torch.clamp(x, -0.5, 0.5), X)
+program("clamp_min", lambda x: torch.clamp(x, min=0.1), X)
+program("clamp_max", lambda x: torch.clamp(x, max=0.1), X)
+program("clamp_tensors", lambda x, y: torch.clamp(x, y - 1, y + 1), X, Y)
+program("where", lambda b, x, y: torch.where(b, x, y), B, X, Y)
+program("where_scalar", lambda b, x: torch.where(b, x, 0.5), B, X)
+program("where_scalars", lambda b: torch.where(b, 1.0, 0.5), B)
+program("masked_fill", lambda x, b: x.masked_fill(b, -9.0), X, B)
+program("masked_fill_inf", lambda x, b: x.masked_fill(b, float("-inf")), X, B)
+program("lerp", lambda x, y: torch.lerp(x, y, 0.3), X, Y)
+program("lerp_tensor", lambda x, y, w: torch.lerp(x, y, w), X, Y, P)
+program("addcmul", lambda x, y, z: torch.addcmul(x, y, z, value=0.5), X, Y, P)
+program("addcdiv", lambda x, y, z: torch.addcdiv(x, y, z, value=0.5), X, Y, P)
+program("nan_to_num", lambda x: torch.nan_to_num(x / 0.0), X * B)
+program("isin", lambda i: torch.isin(i, torch.tensor([1, 2, 5])), I)
+program("bucketize", lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 0.5])), X)
+program("polar_parts", lambda x, y: (torch.sqrt(x * x + y * y), torch.atan2(y, x)), X, Y)
+
+# ---- linear algebra
+program("matmul", torch.matmul, rand(5, 6), rand(6, 7))
+program("matmul_vector", torch.matmul, rand(5, 6), rand(6))
+program("matmul_vectors", torch.matmul, rand(6), rand(6, high=1.0))
+program("matmul_batched", torch.matmul, rand(2, 1, 5, 6), rand(3, 6, 7))
+program("mm", torch.mm, rand(5, 6), rand(6, 7))
+program("mv", torch.mv, rand(5, 6), rand(6))
+program("dot", torch.dot, rand(6), rand(6, high=1.0))
+program("bmm", torch.bmm, rand(3, 5, 6), rand(3, 6, 7))
+program(
+    "addmm",
+    lambda a, b, c: torch.addmm(a, b, c, beta=0.5, alpha=2.0),
+    rand(7),
+    rand(5, 6),
+    rand(6, 7),
+)
+program("baddbmm", lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=2.0), rand(3, 5, 7), rand(3, 5, 6), rand(3, 6, 7))  # fmt: skip
+program("baddbmm_plain", torch.baddbmm, rand(3, 5, 7), rand(3, 5, 6), rand(3, 6, 7))
+program("linear", nn.Linear(6, 4), rand(2, 5, 6))
+program("linear_no_bias", nn.Linear(6, 4, bias=False), rand(5, 6))
+program("bilinear", nn.Bilinear(6, 5, 4), rand(3, 6), rand(3, 5))
+program("einsum", lambda a, b: torch.einsum("bij,bkj->bik", a, b), rand(2, 3, 4), rand(2, 5, 4))
+program("einsum_outer", lambda a, b: torch.einsum("i,j->ij", a, b), rand(3), rand(4))
+program("tensordot", lambda a, b: torch.tensordot(a, b, dims=2), rand(3, 4, 5), rand(4, 5, 2))
+program("norm", lambda x: torch.linalg.vector_norm(x, dim=1), X)
+program("norm_all", lambda x: x.norm(), X)
+program("norm_1", lambda x: torch.linalg.vector_norm(x, 1, dim=(0, 2), keepdim=True), X)
+program("norm_inf", lambda x: torch.linalg.vector_norm(x, float("inf"), dim=-1), X)
+program("normalize", lambda x: F.normalize(x, dim=-1), X)
+program("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, dim=-1), X, Y)
+program("cdist", lambda x, y: torch.cdist(x, y), X, rand(2, 5, 4))
+program("cross", lambda x, y: torch.linalg.cross(x, y, dim=1), X, Y)
+program("tril_triu", lambda x: (torch.tril(x, -1), torch.triu(x, 1)), rand(4, 5))
+program("diagonal", lambda x: torch.diagonal(x, 1, 0, 1), rand(4, 5))
+program("diag_embed", lambda x: torch.diag_embed(x), rand(2, 3))
+
+# ---- convolutions, pooling, resizing
+for d, shape in ((1, (2, 4, 11)), (2, (2, 4, 9, 10)), (3, (1, 4, 6, 7, 5))):
+    conv = getattr(nn, f"Conv{d}d")
+    program(f"conv{d}d", conv(4, 6, 3), rand(*shape))
+    program(f"conv{d}d_options", conv(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False), rand(*shape))  # fmt: skip
+    program(f"conv{d}d_same", conv(4, 6, 3, padding="same"), rand(*shape))
+    transposed = getattr(nn, f"ConvTranspose{d}d")
+    program(f"conv_transpose{d}d", transposed(4, 6, 3), rand(*shape))
+    program(f"conv_transpose{d}d_options", transposed(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), rand(*shape))  # fmt: skip
+    program(f"max_pool{d}d", getattr(nn, f"MaxPool{d}d")(2), rand(*shape))
+    program(
+        f"max_pool{d}d_options", getattr(nn, f"MaxPool{d}d")(3, 2, 1, ceil_mode=True), rand(*shape)
+    )
+    program(f"avg_pool{d}d", getattr(nn, f"AvgPool{d}d")(2), rand(*shape))
+    program(f"avg_pool{d}d_options", getattr(nn, f"AvgPool{d}d")(3, 2, 1, ceil_mode=True, count_include_pad=False), rand(*shape))  # fmt: skip
+    program(f"adaptive_avg_pool{d}d", getattr(nn, f"AdaptiveAvgPool{d}d")(3), rand(*shape))
+    program(f"adaptive_avg_pool{d}d_one", getattr(nn, f"AdaptiveAvgPool{d}d")(1), rand(*shape))
+    program(f"adaptive_max_pool{d}d", getattr(nn, f"AdaptiveMaxPool{d}d")(2), rand(*shape)[..., :4])
+    program(f"batch_norm{d}d", getattr(nn, f"BatchNorm{d}d")(4), rand(*shape))
+    program(f"instance_norm{d}d", getattr(nn, f"InstanceNorm{d}d")(4, affine=True), rand(*shape))
+program("max_pool_dilated", nn.MaxPool2d(2, 1, dilation=2), IMAGE)
+program("max_pool_indices", lambda x: F.max_pool2d(x, 2, return_indices=True), IMAGE)
+program("lp_pool", lambda x: F.lp_pool2d(x, 2.0, 2), IMAGE)
+program("conv_no_batch", nn.Conv2d(3, 4, 3), IMAGE[0])
+for mode in ("nearest", "bilinear", "bicubic"):
+    options = {} if mode == "nearest" else {"align_corners": False}
+    program(f"interpolate_{mode}", lambda x, m=mode, o=options: F.interpolate(x, scale_factor=2, mode=m, **o), IMAGE)  # fmt: skip
+    program(f"interpolate_{mode}_size", lambda x, m=mode, o=options: F.interpolate(x, size=(7, 17), mode=m, **o), IMAGE)  # fmt: skip
+program("interpolate_aligned", lambda x: F.interpolate(x, size=(15, 20), mode="bilinear", align_corners=True), IMAGE)  # fmt: skip
+program("interpolate_scale", lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), IMAGE)
+program("interpolate_linear", lambda x: F.interpolate(x, scale_factor=2, mode="linear"), X)
+program("interpolate_nearest1d", lambda x: F.interpolate(x, scale_factor=2), X)
+program("interpolate_antialias", lambda x: F.interpolate(x, size=(5, 6), mode="bilinear", antialias=True), IMAGE)  # fmt: skip
+program("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), rand(2, 8, 3, 4))
+program("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), rand(2, 3, 4, 6))
+program("channel_shuffle", lambda x: F.channel_shuffle(x, 2), rand(2, 4, 3, 4))
+program("grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), IMAGE, rand(2, 5, 6, 2, low=-1.2, high=1.2))  # fmt: skip
+program("affine_grid", lambda t: F.affine_grid(t, [2, 3, 5, 6], align_corners=False), rand(2, 2, 3))
+program("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), IMAGE)
+for mode in ("constant", "reflect", "replicate", "circular"):
+    program(f"pad_{mode}", lambda x, m=mode: F.pad(x, (1, 2, 3, 1), mode=m), IMAGE)
+program("pad_value", lambda x: F.pad(x, (1, 2), value=0.5), X)
+program("pad_negative", lambda x: F.pad(x, (-1, 2)), X)
+program("reflection_pad1d", nn.ReflectionPad1d(2), X)
+
+# ---- normalisation, softmax, attention, embeddings, losses
+program("softmax", lambda x: F.softmax(x, 1), X)
+program("log_softmax", lambda x: F.log_softmax(x, -1), X)
+program("softmin", lambda x: F.softmin(x, 1), X)
+program("softmax_half_to_float", lambda x: F.softmax(x, -1, dtype=torch.float32), X.half())
+program("layer_norm", nn.LayerNorm(4), X)
+program("layer_norm_two_axes", nn.LayerNorm((3, 4)), X)
+program("layer_norm_plain", nn.LayerNorm(4, elementwise_affine=False), X)
+program("rms_norm", nn.RMSNorm(4), X)
+program("group_norm", nn.GroupNorm(2, 4), rand(2, 4, 5, 6))
+program("group_norm_plain", nn.GroupNorm(2, 4, affine=False), rand(2, 4, 5))
+program("local_response_norm", nn.LocalResponseNorm(3), IMAGE)
+program("dropout", nn.Dropout(0.5), X)
+program("embedding", nn.Embedding(10, 4, padding_idx=1), ints(2, 3, high=10))
+program("one_hot", lambda i: F.one_hot(i, 6), ints(2, 3, high=6))
+Q, K, V = rand(2, 4, 5, 8), rand(2, 4, 7, 8), rand(2, 4, 7, 8, high=1.0)
+program("attention", F.scaled_dot_product_attention, Q, K, V)
+program("attention_causal", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), Q)
+program("attention_mask", F.scaled_dot_product_attention, Q, K, V, rand(2, 1, 5, 7))
+program("attention_bool_mask", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), Q, K, V, torch.ones(5, 7).tril(2).bool())  # fmt: skip
+program(
+    "attention_scale", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.5), Q, K, V
+)
+program(
+    "attention_grouped",
+    lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True),
+    Q,
+    K[:, :2],
+)
+program("multihead_attention", nn.MultiheadAttention(8, 2, batch_first=True), *[rand(2, 5, 8)] * 3)
+program(
+    "transformer_encoder", nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), rand(2, 5, 8)
+)
+program("transformer_decoder", nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), rand(2, 5, 8), rand(2, 3, 8))  # fmt: skip
+program("lstm", nn.LSTM(4, 5, batch_first=True), X)
+program("lstm_both_ways", nn.LSTM(4, 5, num_layers=2, bidirectional=True), X)
+program("gru", nn.GRU(4, 5, batch_first=True), X)
+program("gru_both_ways", nn.GRU(4, 5, num_layers=2, bidirectional=True), X)
+program("rnn", nn.RNN(4, 5), X)
+program("rnn_relu", nn.RNN(4, 5, nonlinearity="relu", bias=False), X)
+program("lstm_states", nn.LSTM(4, 5), X, (rand(1, 3, 5), rand(1, 3, 5, high=1.0)))
+program("lstm_cell", nn.LSTMCell(4, 5), rand(2, 4))
+program("gru_cell", nn.GRUCell(4, 5), rand(2, 4))
+program("cross_entropy", F.cross_entropy, rand(6, 5), ints(6))
+program("cross_entropy_options", lambda x, t: F.cross_entropy(x, t, ignore_index=2, reduction="sum"), rand(6, 5), ints(6))  # fmt: skip
+program("nll_loss", lambda x, t: F.nll_loss(F.log_softmax(x, 1), t), rand(6, 5), ints(6))
+program("mse_loss", F.mse_loss, X, Y)
+program("l1_loss", F.l1_loss, X, Y)
+program("smooth_l1_loss", F.smooth_l1_loss, X, Y)
+program(
+    "bce_with_logits", lambda x, y: F.binary_cross_entropy_with_logits(x, torch.sigmoid(y)), X, Y
+)
+program(
+    "kl_div", lambda x, y: F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction="sum"), X, Y
+)
+
+# ---- reductions, sorting
+for name in ("sum", "mean", "prod", "amax", "amin", "std", "var", "logsumexp"):
+    program(f"{name}_dim", lambda x, n=name: getattr(torch, n)(x, dim=1), X)
+    program(f"{name}_keepdim", lambda x, n=name: getattr(torch, n)(x, dim=-1, keepdim=True), X)
+for name in (
+    "sum",
+    "mean",
+    "prod",
+    "std",
+    "var",
+    "max",
+    "min",
+    "median",
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+):
+    program(f"{name}_all", getattr(torch, name), B if name in ("any", "all") else X)
+program("sum_dims", lambda x: x.sum((0, 2)), X)
+program("sum_type", lambda i: (i.sum(), i.sum(1, dtype=torch.float32), (i > 0).sum(-1)), I)
+program("mean_dims", lambda x: x.mean((-1, -2), keepdim=True), X)
+program("var_population", lambda x: torch.var(x, dim=1, correction=0), X)
+program("var_mean", lambda x: torch.var_mean(x, dim=-1), X)
+program("std_mean", lambda x: torch.std_mean(x, dim=-1), X)
+program("max_dim", lambda x: torch.max(x, 1), X)
+program("min_dim", lambda x: torch.min(x, 1, keepdim=True), X)
+program("median_dim", lambda x: torch.median(x, 1), X)
+program("argmax_dim", lambda x: (x.argmax(1), x.argmax(-1, keepdim=True), x.argmin(0)), X)
+program("any_dim", lambda b: (b.any(1), b.all(-1, keepdim=True), b.any((0, 1))), B)
+program("cumsum", lambda x: torch.cumsum(x, 1), X)
+program("cumsum_ints", lambda b: torch.cumsum(b, -1), B)
+program("cumprod", lambda x: torch.cumprod(x, 1), X)
+program("cummax", lambda x: torch.cummax(x, 1), X)
+program("logcumsumexp", lambda x: torch.logcumsumexp(x, 1), X)
+program("sort", lambda x: torch.sort(x, 1, descending=True), X)
+program("argsort", lambda x: torch.argsort(x, -1), X)
+program("topk", lambda x: torch.topk(x, 2, -1), X)
+program("topk_smallest", lambda x: torch.topk(x, 2, 1, largest=False), X)
+program("kthvalue", lambda x: torch.kthvalue(x, 2, 1), X)
+program("count_nonzero", lambda i: torch.count_nonzero(i, 1), I)
+program("diff", lambda x: torch.diff(x, dim=1), X)
+
+# ---- shapes, movement, indexing
+program("reshape", lambda x: x.reshape(2, -1), X)
+program("view", lambda x: x.view(-1, 4), X)
+program("view_as", lambda x, y: x.view_as(y), X, rand(6, 4))
+program("flatten", lambda x: torch.flatten(x, 1), X)
+program("unflatten", lambda x: torch.unflatten(x, 2, (2, 2)), X)
+program("permute", lambda x: x.permute(2, 0, 1), X)
+program("transpose", lambda x: x.transpose(-1, 0), X)
+program("t", lambda x: x.t(), rand(3, 4))
+program("movedim", lambda x: torch.movedim(x, 0, 2), X)
+program("squeeze", lambda x: (x.squeeze(), x.squeeze(1), x.squeeze((1, 3))), rand(2, 1, 3, 1))
+program("unsqueeze", lambda x: (x.unsqueeze(0), x.unsqueeze(-1), x[:, None]), X)
+program("expand", lambda x: x.expand(2, 3, -1), rand(3, 1))
+program("expand_as", lambda x, y: x.expand_as(y), rand(3, 1), X)
+program("broadcast_to", lambda x: torch.broadcast_to(x, (2, 3, 4)), rand(3, 1))
+program("repeat", lambda x: x.repeat(2, 1, 3), rand(3, 2))
+program("repeat_interleave", lambda x: torch.repeat_interleave(x, 2, dim=1), X)
+program("tile", lambda x: torch.tile(x, (2, 3)), X)
+program("cat", lambda x, y: torch.cat([x, y], 1), X, Y)
+program(
+    "stack", lambda x, y: (torch.stack([x, y], 1), torch.hstack([x, y]), torch.vstack([x, y])), X, Y
+)
+program("split", lambda x: x.split(2, -1), X)
+program("split_sizes", lambda x: x.split([1, 3], -1), X)
+program("chunk", lambda x: x.chunk(2, 1), X)
+program("tensor_split", lambda x: torch.tensor_split(x, 3, -1), X)
+program("unbind", lambda x: x.unbind(1), X)
+program("narrow", lambda x: x.narrow(1, 1, 2), X)
+program("select", lambda x: (x[1], x[:, -1], x[..., 2]), X)
+program("slice", lambda x: (x[:, 1:], x[:, :-1], x[..., ::2], x[-1:]), X)
+program("flip", lambda x: torch.flip(x, (0, 2)), X)
+program(
+    "roll", lambda x: (torch.roll(x, 1, 1), torch.roll(x, (1, -1), (0, 2)), torch.roll(x, 5)), X
+)
+program("rot90", lambda x: torch.rot90(x, 1, (1, 2)), X)
+program("gather", lambda x, i: torch.gather(x, 1, i), X, ints(2, 2, 4, high=3))
+program("take_along_dim", lambda x, i: torch.take_along_dim(x, i, 1), X, ints(2, 2, 4, high=3))
+program("index_select", lambda x, i: torch.index_select(x, 1, i), X, ints(4, high=3))
+program("take", lambda x, i: torch.take(x, i), X, ints(4, high=24))
+program("index", lambda x, i: x[i], X, ints(4, high=2))
+program("index_second", lambda x, i: x[:, i], X, ints(4, high=3))
+program("index_pair", lambda x, i, j: x[i, j], X, ints(4, high=2), ints(4, high=3))
+program("index_negative", lambda x, i: x[i], X, ints(4, high=2) - 2)
+program("index_apart", lambda x, i, j: x[i, :, j], X, ints(4, high=2), ints(4, high=4))
+program("index_mask", lambda x, b: x[b], X, B)
+program("masked_select", torch.masked_select, X, B)
+program("nonzero", torch.nonzero, I)
+program("scatter", lambda x, i, s: x.scatter(1, i, s), X, ints(2, 2, 4, high=3).argsort(1), Y)
+program("scatter_value", lambda x, i: x.scatter(1, i, 0.5), X, ints(2, 2, 4, high=3))
+program("scatter_add", lambda x, i, s: x.scatter_add(1, i, s), X, ints(2, 2, 4, high=3), Y)
+program(
+    "scatter_reduce", lambda x, i, s: x.scatter_reduce(1, i, s, "amax"), X, ints(2, 2, 4, high=3), Y
+)
+program("index_put", lambda x, i, v: x.index_put((i,), v), X, torch.tensor([1, 0]), Y)
+program(
+    "index_put_add",
+    lambda x, i, v: x.index_put((i,), v, accumulate=True),
+    X,
+    torch.tensor([1, 1]),
+    Y,
+)
+program("index_add", lambda x, i, s: x.index_add(1, i, s), X, torch.tensor([0, 2, 0]), Y)
+program("index_copy", lambda x, i, s: x.index_copy(1, i, s), X, torch.tensor([2, 0, 1]), Y)
+program("index_fill", lambda x, i: x.index_fill(1, i, 0.5), X, torch.tensor([2, 0]))
+program("slice_scatter", lambda x, y: torch.slice_scatter(x, y, 1, 0, 2), X, Y[:, :2])
+program("select_scatter", lambda x, y: torch.select_scatter(x, y, 1, 0), X, Y[:, 0])
+program("masked_scatter", lambda x, b, y: x.masked_scatter(b, y), X, B, Y)
+program("meshgrid", lambda x, y: torch.meshgrid(x, y, indexing="ij"), rand(3), rand(4))
+program("searchsorted", lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x), X)
+program("unique", lambda i: torch.unique(i), I)
+program("bincount", lambda i: torch.bincount(i, minlength=8), ints(20, high=8))
+program("as_strided", lambda x: torch.as_strided(x, (3, 4), (4, 1), 2), X)
+program("unfold_tensor", lambda x: x.unfold(2, 2, 1), X)
+program("in_place", lambda x: (x + 0).add_(1).mul_(2).relu_(), X)
+program("in_place_slice", lambda x: _assigned(x), X)
+program("clone", lambda x: (x.clone(), x.detach(), x.contiguous()), X)
+
+# ---- creation
+program("full", lambda x: x + torch.full((3, 4), 2.5), X)
+program("ones_zeros", lambda x: x + torch.ones(4) - torch.zeros(3, 1), X)
+program("likes", lambda x: (torch.ones_like(x), torch.zeros_like(x), torch.full_like(x, 3.0)), X)
+program("new_values", lambda x: (x.new_ones(2), x.new_zeros(3), x.new_full((2,), 4.0)), X)
+program("arange", lambda x: x + torch.arange(4), X)
+program("arange_step", lambda x: x + torch.arange(1.0, 3.0, 0.5), X)
+program("linspace", lambda x: x + torch.linspace(0, 1, 4), X)
+program("eye", lambda x: x @ torch.eye(4), X)
+program("scalar_tensor", lambda x: x + torch.tensor(3.0), X)
+program("tensor_constant", lambda x: x * torch.tensor([1.0, 2.0, 3.0, 4.0]), X)
+program("hamming_window", lambda x: x * torch.hamming_window(4), X)
+program("item", lambda x: x * x.sum(), X)
+
+
+def _assigned(x: Any) -> Any:
+    y = x.clone()
+    y[:, 1:] = 0.5
+    y[0] += 1.0
+    y[..., -1] = x[..., 0]
+    return y
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+def exported(function: Callable | nn.Module, inputs: tuple, **options: Any) -> Any:
+    """The program of a function or module, ready for inference."""
+    module = function if isinstance(function, nn.Module) else Function(function)
+    return torch.export.export(module.eval(), inputs, **options)
+
+
+class Branches(nn.Module):
+    """One of two functions, as a value says."""
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+program("cond", Branches(), X)
+program("operators", lambda x, y: operator.neg(x) @ y.mT, X, Y)
