@@ -572,7 +572,15 @@ std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,
   std::optional<Contraction> contraction = ReadContraction(stage, machine, analyzer);
   if (!contraction.has_value()) return std::nullopt;
   if (auto one_row = EmitOneRow(*contraction, machine, analyzer)) return one_row;
-  return ContractionEmitter(std::move(*contraction), machine, analyzer).Run();
+  const Stmt stmt = ContractionEmitter(*contraction, machine, analyzer).Run();
+  if (!contraction->other_row.has_value()) return stmt;
+  Contraction turned = *contraction;
+  turned.row = *contraction->other_row;
+  for (Axis& axis : turned.outer_a) {
+    if (axis.var.same_as(turned.row.var)) axis = contraction->row;
+  }
+  return tir::IfThenElse(ir::LessEqual(turned.row.extent, contraction->row.extent), stmt,
+                         ContractionEmitter(turned, machine, analyzer).Run());
 }
 
 }  // namespace relaxvm::schedule::cpu

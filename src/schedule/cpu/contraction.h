@@ -19,7 +19,9 @@ struct Contraction {
   // Where it does not hold nothing is added; null: everywhere.  Depends on `batch`, `outer_a`, axes
   // of the sum and, until CutByRows, on `row`.
   Expr guard;
-  Axis row{Var("row", Int(64)), Expr(1)};        // the tile's rows: of A alone
+  Axis row{Var("row", Int(64)), Expr(1)};  // the tile's rows: of A alone
+  // Of `outer_a`: may be longer than `row`, which is known at run time only.
+  std::optional<Axis> other_row;
   Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone
   // The other spatial axes: of both operands, of A, of B.
   std::vector<Axis> batch, outer_a, outer_b;

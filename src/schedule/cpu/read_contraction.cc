@@ -255,7 +255,27 @@ class Reader {
     c_.row = left[best];
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
     c_.outer_a = left;
+    FindOtherRow(*a, *out);
     return true;
+  }
+
+  // Of two axes of unknown lengths that A and the result have in opposite orders (a batch of
+  // sequences becomes a sequence of batches) either may be the batch, which often is one.
+  void FindOtherRow(const LinearOffset& a, const LinearOffset& out) {
+    if (c_.guard.defined() || ir::AsInt(c_.row.extent).has_value()) return;
+    auto step = [&](const LinearOffset& offset, const Axis& axis) {
+      ffi::Map<Var, Expr> sizes;
+      const Expr coeff = offset.Coeff(axis.var);
+      for (const Var& v : ir::FreeVars(coeff)) sizes.Set(v, 64);
+      return ir::AsInt(analyzer_->Simplify(ir::Substitute(coeff, sizes))).value_or(0);
+    };
+    for (const Axis& axis : c_.outer_a) {
+      if (ir::AsInt(axis.extent).has_value() || step(a, axis) >= step(a, c_.row) ||
+          step(out, axis) <= step(out, c_.row))
+        continue;
+      c_.other_row = axis;
+      return;
+    }
   }
 
   // Are a group's elements next to each other in A, and the columns' groups in B?

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of which two axes of unknown lengths change places (a batch of sequences becomes a sequence of batches): the
+longer one gives the rows of tiles, so that a batch of one is as fast as a batch of many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+RNG = np.random.default_rng(0)
+
+
+def module(w: np.ndarray, permuted: bool) -> relaxvm.IRModule:
+    sizes = [relaxvm.tirx.Var(name, "int64") for name in "bt"]
+    x = relax.Var("x", relax.TensorType([*sizes, w.shape[0]], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            moved = builder.emit(op.permute_dims(x, [1, 0, 2])) if permuted else x
+            out = builder.emit_output(op.matmul(moved, relax.const(w)))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+def test_values(target: str) -> None:
+    w = RNG.integers(-3, 4, (24, 150)).astype("float32")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module(w, True), target=target), relaxvm.cpu())
+    for batch, steps in [(1, 40), (40, 1), (5, 3), (3, 17), (7, 7), (0, 4), (4, 0)]:
+        x = RNG.integers(-3, 4, (batch, steps, 24)).astype("float32")
+        for threads in (1, 3):
+            vm.set_num_threads(threads)
+            result = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+            np.testing.assert_array_equal(result, x.transpose(1, 0, 2) @ w)
+
+
+def test_both_forms_are_there_where_either_axis_may_be_long() -> None:
+    w = RNG.standard_normal((24, 150), dtype=np.float32)
+    scheduled = [
+        relaxvm.compile(module(w, permuted), target="llvm", stop_after="scheduled").script()
+        for permuted in (False, True)
+    ]
+    assert [("if t <= b:" in text or "if b >= t:" in text) for text in scheduled] == [False, True]
