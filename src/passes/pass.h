@@ -34,6 +34,7 @@ struct PassContext {
   ffi::Map<ffi::String, ffi::Any> config;   // of the whole compilation: "relax.FuseOps.max_depth"
   std::string target = "llvm";
   Evaluate evaluate;  // may be empty: a pass that needs it then changes nothing
+  int num_threads = 1;
 
   template <typename T>
   T Option(const char* name) const {

@@ -81,10 +81,14 @@ auto Timed(const char* name, const RunOptions& options, std::vector<PassTiming>*
   return result;
 }
 
+int NumThreads(const BuildOptions& options) {
+  return options.num_threads > 0 ? options.num_threads : runtime::NumUsableCpus();
+}
+
 codegen::KernelOptions OptionsForKernels(const BuildOptions& options) {
   codegen::KernelOptions kernels;
   kernels.target = options.run.target;
-  kernels.num_threads = options.num_threads > 0 ? options.num_threads : runtime::NumUsableCpus();
+  kernels.num_threads = NumThreads(options);
   kernels.progress = [&options](int done, int total) {
     if (options.run.check_interrupt) options.run.check_interrupt();
     if (options.run.progress) options.run.progress({"native code", done, total});
@@ -116,6 +120,7 @@ BuildResult Build(IRModule mod, const BuildOptions& options) {
   MakePipeline(options.pipeline, &pipeline);
   RunOptions run = options.run;
   if (!run.evaluate) run.evaluate = MakeEvaluate(run.target);
+  run.num_threads = NumThreads(options);
   RunResult lowered = pipeline.Execute(std::move(mod), run);
   BuildResult result;
   result.mod = lowered.mod;

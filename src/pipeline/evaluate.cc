@@ -3,10 +3,8 @@
 // entries; for this machine where the target is one that it cannot run the code of.
 #include <tvm/ffi/container/tensor.h>
 
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +15,7 @@
 #include "pipeline/machine.h"
 #include "runtime/platform/cpus.h"
 #include "runtime/tensor.h"
-#include "support/thread_pool.h"
+#include "support/in_parallel.h"
 #include "tir/lift_sizes.h"
 
 namespace relaxvm::pipeline {
@@ -34,7 +32,7 @@ class Evaluator {
       lifted.push_back(tir::LiftSizes(item.program, &size_names_));
     std::vector<size_t> kernels = CompiledOf(lifted);
     std::vector<std::vector<ffi::Tensor>> results(work.size());
-    InParallel(work.size(), [&](size_t i) {
+    InParallel(runtime::NumUsableCpus(), work.size(), [&](size_t i) {
       results[i] = Call(kernels_[kernels[i]].packed, lifted[i].values, work[i]);
     });
     return results;
@@ -47,28 +45,6 @@ class Evaluator {
     RelaxvmPackedKernel packed;
     std::shared_ptr<void> keep_alive;
   };
-
-  // Runs `step(0)` ... `step(count - 1)` on all cores; rethrows an error.
-  void InParallel(size_t count, const std::function<void(size_t)>& step) {
-    struct Steps {
-      const std::function<void(size_t)>& step;
-      std::mutex mutex;
-      std::exception_ptr error;
-    } steps{step, {}, nullptr};
-    auto task = [](void* closure, int64_t begin, int64_t end) {
-      auto* all = static_cast<Steps*>(closure);
-      try {
-        for (int64_t i = begin; i < end; ++i) all->step(static_cast<size_t>(i));
-        return 0;
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(all->mutex);
-        all->error = std::current_exception();
-        return 1;
-      }
-    };
-    threads_.Run(runtime::NumUsableCpus(), static_cast<int64_t>(count), task, &steps);
-    if (steps.error) std::rethrow_exception(steps.error);
-  }
 
   static std::vector<ffi::Tensor> Call(RelaxvmPackedKernel packed,
                                        const std::vector<int64_t>& sizes,
@@ -138,7 +114,6 @@ class Evaluator {
   static std::string NameOf(size_t index) { return "evaluate_" + std::to_string(index); }
 
   std::string target_;
-  ThreadPool threads_;
   std::vector<ir::Var> size_names_;
   std::vector<Kernel> kernels_;
   std::unordered_multimap<uint64_t, size_t> by_hash_;

@@ -12,6 +12,7 @@
 #include "passes/pass.h"
 #include "pipeline/machine.h"
 #include "schedule/cpu/cpu.h"
+#include "support/in_parallel.h"
 
 namespace relaxvm::passes {
 
@@ -39,15 +40,19 @@ tir::PrimFunc WithOverwritable(const tir::PrimFunc& scheduled, const tir::PrimFu
 
 IRModule ScheduleTensorPrograms(IRModule mod, const PassContext& context) {
   const target::Machine machine = pipeline::MachineFor(context.target);
-  std::vector<std::pair<ir::GlobalVar, tir::PrimFunc>> scheduled;
+  std::vector<std::pair<ir::GlobalVar, tir::PrimFunc>> programs;
   for (const auto& [var, func] : mod->functions) {
-    if (auto program = func.as<tir::PrimFunc>()) {
-      tir::PrimFunc final_form = schedule::cpu::Schedule(program.value(), machine);
-      if (final_form.same_as(program.value())) continue;
-      scheduled.emplace_back(var, WithOverwritable(final_form, program.value()));
-    }
+    if (auto program = func.as<tir::PrimFunc>()) programs.emplace_back(var, program.value());
   }
-  for (auto& [var, program] : scheduled) mod.Update(var->name_hint, std::move(program));
+  std::vector<std::optional<tir::PrimFunc>> scheduled(programs.size());
+  InParallel(context.num_threads, programs.size(), [&](size_t i) {
+    const tir::PrimFunc& program = programs[i].second;
+    tir::PrimFunc final_form = schedule::cpu::Schedule(program, machine);
+    if (!final_form.same_as(program)) scheduled[i] = WithOverwritable(final_form, program);
+  });
+  for (size_t i = 0; i < programs.size(); ++i) {
+    if (scheduled[i]) mod.Update(programs[i].first->name_hint, *std::move(scheduled[i]));
+  }
   return mod;
 }
 

@@ -63,6 +63,7 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
   context.config = options.config;
   context.target = options.target;
   context.evaluate = options.evaluate;
+  context.num_threads = options.num_threads;
   CheckStopAfter(StageNames(), StopNames(), options.stop_after);
   RunResult result{std::move(mod), false, {}};
   std::vector<std::string> names = StopNames();

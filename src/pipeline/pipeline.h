@@ -41,6 +41,7 @@ struct RunOptions {
   std::string target = "llvm";
   ffi::Map<ffi::String, ffi::Any> config;
   passes::Evaluate evaluate;
+  int num_threads = 1;
   // A stage ("lowered"), or a pass, as often as it has run: "FoldConstant", "FoldConstant#2".
   // Empty: to the end.
   std::string stop_after;

@@ -38,6 +38,15 @@ def test_build_takes_the_arguments_that_users_know() -> None:
     np.testing.assert_array_equal(z, W * W)
 
 
+def test_scheduled_programs_do_not_depend_on_the_number_of_threads() -> None:
+    one, *others = (
+        relaxvm.compile(Twice, num_threads=n, stop_after="ScheduleTensorPrograms").script()
+        for n in (1, 2, 5)
+    )
+    assert "T.vectorized" in one
+    assert all(other == one for other in others)
+
+
 def test_params_become_constants_of_main() -> None:
     y, z = outputs(relax.build(Twice, params={"w": W}), X)
     np.testing.assert_array_equal(z, W * W)
