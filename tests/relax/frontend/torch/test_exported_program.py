@@ -129,6 +129,34 @@ def test_writes_stay_inside(imported, run_module, agree):
     assert not agree(run_module(imported(f, x), x), f(x))
 
 
+def test_program_without_shared_writes_is_imported_as_traced(monkeypatch, run_module, agree):
+    import torch
+    from torch import nn
+
+    from .programs import exported
+
+    layers = nn.Conv2d(3, 4, 3, padding="same"), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+    rest = nn.MaxPool2d(2), nn.Hardswish(inplace=True), nn.Flatten(), nn.Linear(64, 5)
+    model, x = nn.Sequential(*layers, *rest).eval(), torch.randn(2, 3, 8, 8)
+    program = exported(model, (x,))
+    monkeypatch.delattr(type(program), "run_decompositions")
+    assert not agree(run_module(relaxvm.compile(program), x), model(x))
+
+
+def test_write_that_others_see(imported, run_module, agree):
+    import torch
+
+    def f(x):
+        y = x * 2
+        first = y[0]
+        y.add_(1)
+        z = y.relu_()
+        return first, z, y
+
+    x = torch.randn(3, 2)
+    assert not agree(run_module(imported(f, x), x), f(x))
+
+
 def test_branches(imported, run_module, agree):
     import torch
 

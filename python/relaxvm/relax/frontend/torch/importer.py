@@ -61,7 +61,12 @@ def from_exported_program(
 
 
 def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
-    """Without operators that write into their arguments, in operators that are known."""
+    """Without operators that write into their arguments, in operators that are known.
+
+    PyTorch traces the program again for this, which takes seconds: not where it is so already.
+    """
+    if keep_known and _is_ready(program.graph_module, custom):
+        return program
     table = torch.export.default_decompositions()
     for target in list(table):
         name = registry.name_of(target)
@@ -274,7 +279,7 @@ class _Walk:
         if target is torch.ops.higher_order.cond:
             self.values[node] = self._branches(node)
             return
-        name = registry.name_of(target)
+        name = _functional(registry.name_of(target))
         if name in _CHECKS:
             return
         meta = node.meta.get("val")
@@ -373,6 +378,42 @@ def _has_branches(module: Any) -> bool:
     return any(n.target is torch.ops.higher_order.cond for n in module.graph.nodes)
 
 
+def _functional(name: str) -> str:
+    """'relu.default' for 'relu_.default': it writes where nobody else looks, see _is_ready."""
+    operator, _, overload = name.rpartition(".")
+    plain = f"{operator[:-1]}.{overload}"
+    return plain if operator.endswith("_") and not operator.startswith("__") else name
+
+
+def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
+    """Can the program be imported as PyTorch traced it?  What is written over must have no other reader."""
+    for node in module.graph.nodes:
+        target = node.target
+        if node.op != "call_function" or not isinstance(target, torch._ops.OperatorBase):
+            continue
+        if not isinstance(target, torch._ops.OpOverload):
+            return False
+        name = registry.name_of(target)
+        if target._schema.is_mutable:
+            if _functional(name) == name or not _is_alone(node.args[0]):
+                return False
+            name = _functional(name)
+        is_size = isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
+        if not (name in custom or name in _CHECKS or is_size or registry.find(name) is not None):
+            return False
+    return True
+
+
+def _is_alone(node: Any) -> bool:
+    """Is it a tensor of its own, no view of another and no input, that one node reads?"""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    returns = node.target._schema.returns
+    fresh = len(returns) == 1 and returns[0].alias_info is None
+    own = node.target._schema.is_mutable  # which _is_ready has asked about already
+    return (fresh or own) and len(node.users) == 1
+
+
 def _is_constant(node: Any) -> bool:
     """Does it make a tensor of numbers alone, always the same?  Then PyTorch makes it."""
     is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
@@ -392,6 +433,7 @@ def _check_supported(module: Any, custom: dict[str, Any]) -> None:
             if target is torch.ops.higher_order.cond:
                 continue
             name = registry.name_of(target) if hasattr(target, "_schema") else str(target)
+            name = _functional(name)
             known = name in custom or name in _CHECKS or registry.find(name) is not None
             known = known or _is_constant(node)
             if not known and not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool)):

@@ -18,7 +18,7 @@ from ..registry import aten_op
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def _each(value: Sequence[int] | int, rank: int) -> list[int]:
+def each(value: Sequence[int] | int, rank: int) -> list[int]:
     values = [value] if isinstance(value, int) else list(value)
     return values * rank if len(values) == 1 else values
 
@@ -38,18 +38,18 @@ def convolution(
 ) -> Any:
     rank = g.rank(x) - 2
     axes = _AXES[rank]
-    pads = _each(padding, rank) * 2
+    pads = each(padding, rank) * 2
     options = dict(
-        strides=_each(stride, rank),
+        strides=each(stride, rank),
         padding=pads,
-        dilation=_each(dilation, rank),
+        dilation=each(dilation, rank),
         groups=groups,
         data_layout=f"NC{axes}",
         kernel_layout=f"{'IO' if transposed else 'OI'}{axes}",
         out_dtype=g.dtype(x),
     )
     if transposed:
-        options["output_padding"] = _each(output_padding, rank)
+        options["output_padding"] = each(output_padding, rank)
     function = getattr(op.nn, f"conv{rank}d{'_transpose' if transposed else ''}")
     result = function(x, weight, **options)
     if bias is None:
@@ -82,11 +82,11 @@ def _avg_pool(rank: int) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        size = _each(kernel, rank)
+        size = each(kernel, rank)
         options = dict(
             pool_size=size,
-            strides=_each(stride or size, rank),
-            padding=_each(padding, rank) * 2,
+            strides=each(stride or size, rank),
+            padding=each(padding, rank) * 2,
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad or divisor_override is not None,
         )
@@ -97,6 +97,27 @@ def _avg_pool(rank: int) -> None:
             raise UnsupportedProgram("divisor_override with ceil_mode")
         factor = float(np.prod(size)) / divisor_override
         return op.multiply(g.emit(result), g.const(factor, g.dtype(x)))
+
+
+def max_pool_values(
+    g: Graph,
+    x: Any,
+    rank: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> Any:
+    size = each(kernel, rank)
+    options = dict(
+        pool_size=size,
+        strides=each(stride or size, rank),
+        padding=each(padding, rank) * 2,
+        dilation=each(dilation, rank),
+        ceil_mode=ceil_mode,
+    )
+    return _pooled(g, x, rank, getattr(op.nn, f"max_pool{rank}d"), **options)
 
 
 def _max_pool(rank: int) -> None:
@@ -110,18 +131,11 @@ def _max_pool(rank: int) -> None:
         dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> tuple:
-        size = _each(kernel, rank)
-        strides, pads, steps = _each(stride or size, rank), _each(padding, rank), _each(dilation, rank)  # fmt: skip
-        options = dict(
-            pool_size=size,
-            strides=strides,
-            padding=pads * 2,
-            dilation=steps,
-            ceil_mode=ceil_mode,
-        )
-        result = _pooled(g, x, rank, getattr(op.nn, f"max_pool{rank}d"), **options)
+        result = max_pool_values(g, x, rank, kernel, stride, padding, dilation, ceil_mode)
         if not _is_used(g, 1):
             return result, None
+        size = each(kernel, rank)
+        strides, pads, steps = each(stride or size, rank), each(padding, rank), each(dilation, rank)  # fmt: skip
         return result, _places(g, x, size, strides, pads, steps)
 
 
@@ -169,7 +183,7 @@ def _adaptive_pool(rank: int) -> None:
     @aten_op(*(names if rank > 1 else names[:1]))
     def average(g: Graph, x: Any, size: Any) -> Any:
         function = getattr(op.nn, f"adaptive_avg_pool{rank}d")
-        return _pooled(g, x, rank, function, output_size=_each(size, rank))
+        return _pooled(g, x, rank, function, output_size=each(size, rank))
 
     if rank == 1:
         return
@@ -178,7 +192,7 @@ def _adaptive_pool(rank: int) -> None:
     def greatest(g: Graph, x: Any, size: Any) -> tuple:
         if _is_used(g, 1):
             raise UnsupportedProgram("the places of the greatest values")
-        for i, count in enumerate(_each(size, rank)):
+        for i, count in enumerate(each(size, rank)):
             axis = g.rank(x) - rank + i
             extent = g.shape(x)[axis]
             if not isinstance(extent, int):
@@ -227,14 +241,19 @@ def _negative(value: Any) -> bool:
     return isinstance(value, int) and value < 0
 
 
+def bordered(g: Graph, x: Any, padding: Sequence[int], mode: str) -> Any:
+    """Padding by what stands at the border, or at the other end."""
+    before, after = _by_axis(g, x, padding)
+    if any(_negative(v) for v in before + after):
+        raise UnsupportedProgram("negative padding that reads the border")
+    width = [v for pair in zip(before, after) for v in pair]
+    return op.nn.pad(x, width, 0.0, mode)
+
+
 def _mirror(name: str, mode: str) -> None:
     @aten_op(*(f"{name}{rank}d.default" for rank in (1, 2, 3)))
     def pad(g: Graph, x: Any, padding: Sequence[int]) -> Any:
-        before, after = _by_axis(g, x, padding)
-        if any(_negative(v) for v in before + after):
-            raise UnsupportedProgram("negative padding that reads the border")
-        width = [v for pair in zip(before, after) for v in pair]
-        return op.nn.pad(x, width, 0.0, mode)
+        return bordered(g, x, padding, mode)
 
 
 _mirror("reflection_pad", "reflect")

@@ -71,7 +71,7 @@ def _flat(g: Graph, x: Any) -> Any:
     return g.emit(op.reshape(x, [-1]))
 
 
-def _variance(g: Graph, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:
+def variance(g: Graph, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:
     axes = g.axes(x, dims)
     result = g.emit(op.variance(x, axes, keepdim))
     correction = 1 if correction is None else correction
@@ -95,14 +95,14 @@ def _variance(g: Graph, x: Any, dims: Any, keepdim: bool, correction: Any) -> An
 def var(
     g: Graph, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    return _variance(g, x, dims, keepdim, correction)
+    return variance(g, x, dims, keepdim, correction)
 
 
 @aten_op("std.correction")
 def std(
     g: Graph, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    return op.sqrt(_variance(g, x, dims, keepdim, correction))
+    return op.sqrt(variance(g, x, dims, keepdim, correction))
 
 
 @aten_op("var_mean.correction")
@@ -110,7 +110,7 @@ def var_mean(
     g: Graph, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple:
     mean = op.mean(x, g.axes(x, dims), keepdims=keepdim)
-    return _variance(g, x, dims, keepdim, correction), mean
+    return variance(g, x, dims, keepdim, correction), mean
 
 
 @aten_op("logcumsumexp.default")
