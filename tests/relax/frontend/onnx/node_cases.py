@@ -53,7 +53,7 @@ def run_case(case) -> tuple[str, str]:
     except Exception as e:
         return "error", f"import: {type(e).__name__}: {e}"
     try:
-        outputs_of = compiled(module, len(case.model.graph.output))
+        outputs_of = compiled(module, case.model)
         for inputs, expected in case.data_sets:
             outputs = outputs_of(inputs)
             for i, (have, want) in enumerate(zip(outputs, expected, strict=True)):
@@ -65,16 +65,26 @@ def run_case(case) -> tuple[str, str]:
     return "pass", ""
 
 
-def compiled(module, count):
+def compiled(module, model):
+    """From the inputs, in order, to the outputs; texts are numbered as `InferenceSession` does it."""
     import relaxvm
+    from relaxvm._session.signature import Signature
+    from relaxvm._session.texts import Writing
     from relaxvm.runtime import VirtualMachine, cpu, tensor
 
     vm = VirtualMachine(relaxvm.compile(module), cpu())
+    signature = Signature.of_proto(model).with_types(module)
+    names, count = [i.name for i in signature.inputs], len(signature.outputs)
 
     def call(inputs):
-        result = vm["main"](*(argument(a) for a in inputs))
+        feed, writing = dict(zip(names, inputs)), Writing(signature)
+        if writing.has_inputs:
+            texts = {i.name: array_of(feed[i.name]) for i in signature.inputs if i.is_text}
+            feed, writing = writing.numbered(feed | texts)
+        result = vm["main"](*(argument(a) for a in feed.values()))
         single = hasattr(result, "numpy") or count == 1
-        return [plain(r) for r in ([result] if single else result)]
+        results = [plain(r) for r in ([result] if single else result)]
+        return [r if isinstance(r, list) else writing.written(r, i) for i, r in enumerate(results)]
 
     def argument(value):
         if value is None:
@@ -103,8 +113,13 @@ def compare(have, want, rtol, atol, i) -> None:
             compare(a, b, rtol, atol, i)
         return
     want = array_of(want)
+    if want.dtype.kind in "OU":
+        want = want.astype(object)
     assert have.shape == want.shape, f"output {i} has shape {have.shape}, not {want.shape}"
     assert have.dtype == want.dtype, f"output {i} has type {have.dtype}, not {want.dtype}"
+    if want.dtype.kind == "O":
+        np.testing.assert_array_equal(have, want)
+        return
     if want.dtype.kind not in "biu":
         have, want = have.astype(np.float64), want.astype(np.float64)
     np.testing.assert_allclose(have, want, rtol=rtol, atol=atol)
