@@ -110,11 +110,17 @@ class Graph:
         self.joined: dict[str, Joined] = {}
         self.products: dict[str, Product] = {}
         self.raised: dict[str, Any] = {}  # signed bytes plus 128, as unsigned ones
+        self.filled: dict[str, Any] = {}  # what all elements of a tensor are
         self.functions: dict[Any, Any] = {}  # of the module, besides main
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
         self.is_pure = True  # no call with an effect was emitted
 
     # ---- about the node
+
+    @property
+    def version(self) -> int:
+        """The opset that the node is written for."""
+        return self.model.version_of(self.node) or 1
 
     @property
     def num_outputs(self) -> int:
@@ -208,6 +214,16 @@ class Graph:
 
     def constant(self, value: Any, dtype: Any = None) -> Any:
         return relax.const(np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value)))
+
+    def widened(self, expr: Any) -> Any:
+        """Floats of 16 bits as float32: their squares and sums would not fit."""
+        if self.dtype(expr) not in ("float16", "bfloat16"):
+            return expr
+        return self.emit(op.astype(expr, "float32"))
+
+    def as_type(self, expr: Any, dtype: str) -> Any:
+        expr = self.emit(expr)
+        return expr if self.dtype(expr) == dtype else self.emit(op.astype(expr, dtype))
 
     def scalar(self, value: Any, like: Any) -> Any:
         """A constant of the element type of `like`."""
@@ -381,6 +397,8 @@ class Graph:
         have, surely = self.shape(expr), True
         for i, (a, b) in enumerate(zip(have, shape, strict=True)):
             if self.scalars.same(a, b):
+                # What takes cases apart to be seen is written down: operators look less closely.
+                surely &= not is_symbolic(a) or not is_symbolic(self.scalars.sub(a, b))
                 continue
             if self.scalars.differ(a, b):
                 raise InvalidModel(f"shapes {have} and {shape} do not agree in dimension {i}")

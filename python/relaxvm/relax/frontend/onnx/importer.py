@@ -20,7 +20,7 @@ from .dimensions import identifier
 from .element_types import carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
-from .load import Model, expand_operators, read_model
+from .load import Model, expand_operators, is_defined_by_others, read_model
 from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
 from .texts import check_node
 from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
@@ -290,7 +290,7 @@ class _Importer:
             self.g.values[name] = results[i]
 
     def _evaluate(self, node: Any, inputs: list[Value | None]) -> list[Value]:
-        version = self.model.opsets.get(registry.canonical_domain(node.domain), 1)
+        version = self.g.version
         if not node.domain and all(i is None or isinstance(i, Known) for i in inputs):
             attributes = {a.name: self._raw_attribute(a) for a in node.attribute}
             known = symbolic.evaluate(node.op_type, inputs, attributes, version, self.g.scalars)
@@ -423,8 +423,10 @@ def with_supported_operators(model: Model) -> Model:
         missing = set()
         for node in all_nodes(needed_nodes(model.proto.graph)):
             domain = registry.canonical_domain(node.domain)
-            version = model.opsets.get(domain)
-            if version is not None and registry.find(domain, node.op_type, version) is None:
+            version = model.version_of(node)
+            if version is None or registry.find(domain, node.op_type, version) is not None:
+                continue
+            if is_defined_by_others(domain, node.op_type, version):
                 missing.add((domain, node.op_type))
         expanded = expand_operators(model, missing) if missing else model
         if expanded is model:
@@ -438,7 +440,7 @@ def check_supported(model: Model, nodes: list) -> None:
     missing: dict[str, list[str]] = {}
     for node in all_nodes(nodes):
         domain = registry.canonical_domain(node.domain)
-        version = model.opsets.get(domain)
+        version = model.version_of(node)
         if version is None:
             raise InvalidModel(
                 f"{node_label(node)}: its domain '{node.domain}' is not in the model's opset_import"

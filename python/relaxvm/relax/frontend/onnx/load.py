@@ -22,6 +22,9 @@ _PLAIN = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFL
 _PLAIN += (onnx.TensorProto.DOUBLE, onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 _PLAIN += (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
+# Of a node that came from a local function: the opset of the function, where it is not the model's.
+_OPSET = "relaxvm.opset"
+
 
 class Model:
     """A parsed model and the folder that its external data may lie in."""
@@ -31,6 +34,13 @@ class Model:
         self.folder = folder
         self.place = place  # what to call the model in a message
         self.opsets = _opsets(proto)
+
+    def version_of(self, node: onnx.NodeProto) -> int | None:
+        """The opset that a node is written for; None when the model does not import its domain."""
+        for entry in node.metadata_props:
+            if entry.key == _OPSET:
+                return int(entry.value)
+        return self.opsets.get("" if node.domain == "ai.onnx" else node.domain)
 
     def read_tensor(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The elements; external data is found, checked and read."""
@@ -118,9 +128,43 @@ def _expand_functions(proto: onnx.ModelProto, place: str) -> onnx.ModelProto:
     from onnx import inliner
 
     try:
-        return inliner.inline_local_functions(proto)
+        return inliner.inline_local_functions(_with_own_opsets(proto))
     except Exception as e:
         raise InvalidModel(f"{place}: its local functions cannot be expanded: {e}") from e
+
+
+def _with_own_opsets(source: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose functions import what the model does; nodes of other opsets say theirs."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source)
+    opsets = _opsets(proto)
+    for function in proto.functions:
+        others = {}
+        for entry in function.opset_import:
+            domain = "" if entry.domain == "ai.onnx" else entry.domain
+            if domain not in opsets:
+                opsets[domain] = entry.version
+                proto.opset_import.append(onnx.helper.make_opsetid(domain, entry.version))
+            elif entry.version != opsets[domain]:
+                others[domain] = entry.version
+                entry.version = opsets[domain]
+        if others:
+            _mark(function.node, others)
+    return proto
+
+
+def _mark(nodes: Any, versions: dict[str, int]) -> None:
+    for node in nodes:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        kept = [e for e in node.metadata_props if e.key != _OPSET]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+        if domain in versions:
+            entry = node.metadata_props.add()
+            entry.key, entry.value = _OPSET, str(versions[domain])
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                _mark(graph.node, versions)
 
 
 def expand_operators(model: Model, operators: set[tuple[str, str]]) -> Model:
@@ -155,7 +199,10 @@ def _with_default_attributes(model: Model, operators: list[tuple[str, str]]) -> 
         if key not in operators:
             continue
         given = {a.name for a in node.attribute}
-        schema = onnx.defs.get_schema(node.op_type, model.opsets[key[0]], key[0])
+        try:
+            schema = onnx.defs.get_schema(node.op_type, model.version_of(node), key[0])
+        except onnx.defs.SchemaError:  # of a function that is older than the operator
+            continue
         for name, attribute in schema.attributes.items():
             if name not in given and attribute.default_value.type:
                 node.attribute.append(attribute.default_value)

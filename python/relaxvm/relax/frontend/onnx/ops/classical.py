@@ -241,7 +241,7 @@ def label_encoder(
     default = g.constant(default, values.dtype)
     # NaN has no place in an order; before opset 4 it was a key that nothing equals.
     last = np.flatnonzero(keys != keys)
-    if last.size and g.model.opsets.get(_ML, 1) >= 4:
+    if last.size and g.version >= 4:
         default = g.emit(op.where(op.isnan(x), g.constant(values[last[-1]]), default))
     keys, values = np.delete(keys, last), np.delete(values, last)
     return (

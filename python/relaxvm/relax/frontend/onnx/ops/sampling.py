@@ -138,7 +138,7 @@ def roi_align(
 ) -> Expr:
     """The older form counts corners from the middles of elements."""
     if coordinate_transformation_mode is None:
-        newer = g.model.opsets.get("", 1) >= 16
+        newer = g.version >= 16
         coordinate_transformation_mode = "half_pixel" if newer else "output_half_pixel"
     first = op.expand_dims(op.astype(images, g.dtype(rois)), axis=[1])
     return op.vision.roi_align(
