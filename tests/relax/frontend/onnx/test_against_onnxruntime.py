@@ -17,6 +17,15 @@ IMAGE = "g (float[n, 4, h, w] x) => (float[a, b, c, d] y) "
 TWO = "g (float[n, 4, h, w] x) => (float[a, b, c, d] y, int64[a, b, c, d] i) "
 ROW = "g (float[n, 6] x) => (float[a, b] y) "
 VECTOR = "g (float[n] x) => (float[a] y) "
+# Statistics of floats of 16 bits, whose squares are infinite as such.
+HALVES = {
+    "layer norm": ("y = LayerNormalization<epsilon=0.001>(x, row, row)", 17),
+    "layer norm without bias": ("y = LayerNormalization(x, row)", 17),
+    "skip layer norm": ("y = com.microsoft.SkipLayerNormalization<epsilon=0.00001>(x, x, row, row)", 17),
+    "reduce L2": ("y = ReduceL2<axes=[-1]>(x)", 13),
+    "norm": ("y = LpNormalization(x)", 17),
+    "power pool": ("i = Constant<value_ints=[0]>() u = Unsqueeze(x, i) y = LpPool<kernel_shape=[3]>(u)", 18),
+}  # fmt: skip
 KERNELS = {
     "weight": np.random.default_rng(1).standard_normal((6, 4, 3, 3), dtype="f4"),
     "deep": np.random.default_rng(2).standard_normal((4, 1, 3, 3), dtype="f4"),
@@ -175,6 +184,30 @@ CASES = {
     "einsum": (ROW + "{ y = Einsum<equation=\"ij,jk->ik\">(x, matrix) }", ROWS, 17),
     "pow of three": (ROW + "{ e = Constant<value_float=3.0>() y = Pow(x, e) }", ROWS, 17),
     "pow": (ROW + "{ a = Abs(x) e = Constant<value_float=1.7>() y = Pow(a, e) }", ROWS, 17),
+    "conv transpose to a given shape": (
+        IMAGE + "{ y = ConvTranspose<strides=[2,2], output_shape=[20, 19]>(x, wide) }", [{"x": (1, 4, 10, 9)}, {"x": (2, 4, 10, 9)}], 17),
+    "conv transpose beyond its reach": (
+        IMAGE + "{ y = ConvTranspose<strides=[2,2], output_shape=[21, 19], auto_pad=\"SAME_UPPER\">(x, wide) }",
+        [{"x": (1, 4, 10, 9)}], 17),
+    "power pool ceil": (
+        IMAGE + "{ y = LpPool<kernel_shape=[3,2], strides=[2,3], ceil_mode=1, pads=[1,0,1,0]>(x) }", IMAGES, 18),
+    "smaller by scales of opset 10": (
+        IMAGE + "{ s = Constant<value = float[4] {1.0, 1.0, 0.6, 1.5}>() y = Resize<mode=\"nearest\">(x, s) }", IMAGES, 10),
+    "mask of an old dropout": (IMAGE + "{ z, y = Dropout(x) }", IMAGES, 7),
+    "top none": (
+        "g (float[n, 6] x) => (float[a, b] y, int64[a, b] i) { k = Constant<value_ints=[0]>() y, i = TopK(x, k) }", ROWS, 17),
+    "group norm by groups": (
+        IMAGE + "{ s = Constant<value_floats=[1.0,2.0]>() y = GroupNormalization<num_groups=2>(x, s, s) }", IMAGES, 18),
+    "reduce integers": (
+        "g (int64[n] x) => (int64[a] y) { w = Constant<value_ints=[3, 4, 12]>() f = Concat<axis=0>(x, w) y = ReduceL2(f) }", [{"x": 2}], 18),
+    "reshape by a chosen zero": (
+        "g (float[n, m] x) => (float[a, b] y) { s = Shape(x) five = Constant<value_ints=[5]>() "
+        "zero = Constant<value_ints=[0]>() e = Equal(s, five) t = Where(e, zero, s) y = Reshape(x, t) }",
+        [{"x": (3, 5)}, {"x": (5, 5)}, {"x": (5, 4)}, {"x": (3, 4)}], 17),
+    "skip layer norm": (
+        "g (float[n, s, 6] x, float[n, s, 6] skip) => (float[a, b, c] y) "
+        "{ y = com.microsoft.SkipLayerNormalization(x, skip, bias, bias, bias) }",
+        [{"x": (2, 3, 6), "skip": (2, 3, 6)}], 17),
     "mod": (
         ROW + "{ k = Constant<value_float=0.3>() y = Mod<fmod=1>(x, k) }", ROWS, 17),
 }  # fmt: skip
@@ -205,3 +238,44 @@ def test_agrees(name, sizes, make_model, run_model_once):
         for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
             assert have.shape == want.shape, shape
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_statistics_of_halves_are_floats(name, make_model, run_model_once):
+    import onnxruntime
+
+    body, opset = HALVES[name]
+    rng = np.random.default_rng(0)
+    model = make_model(
+        f"g (float16[n, 64] x) => (float16[a, b] y) {{ {body} }}",
+        opset,
+        {"row": rng.standard_normal(64).astype("f2")} if "row" in body else None,
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    x = (300 * rng.standard_normal((3, 64))).astype("f2")
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (have,) = run_model_once(model)({"x": x})
+    assert np.isfinite(want).all() and have.dtype == want.dtype and have.shape == want.shape
+    np.testing.assert_allclose(have.astype("f4"), want.astype("f4"), rtol=4e-3, atol=2e-3)
+
+
+def test_a_slice_that_is_an_axis_by_cases(make_model, run_model_once):
+    # max(2 s - 1, 0) - max(s - 1, 0) is s, as relative positions come to be in XLNet.
+    text = """g (float[s, s] x) => (float[a, b] y) {
+        n = Shape<end=1>(x) one = Constant<value_ints=[1]>() two = Constant<value_ints=[2]>()
+        t = Mul(n, two) o = Sub(t, one) rows = Concat<axis=0>(n, o) f = Constant<value_float=2.0>() e = Expand(f, rows)
+        before = Sub(n, one) end = Constant<value_ints=[9223372036854775807]>()
+        part = Slice(e, before, end, one) y = Add(x, part)
+    }"""
+    run = run_model_once(make_model(text, 17))
+    for size in (1, 2, 7):
+        x = np.ones((size, size), "f4")
+        np.testing.assert_array_equal(run({"x": x})[0], x + 2)
+
+
+def test_an_empty_target_needs_an_empty_input(make_model, run_model_once):
+    text = "g (float[n, m] x) => (float[a, b] y) { s = Constant<value_ints=[3, 0]>() y = Reshape<allowzero=1>(x, s) }"
+    run = run_model_once(make_model(text, 17))
+    assert run({"x": np.zeros((0, 5), "f4")})[0].shape == (3, 0)
+    with pytest.raises(Exception, match="0"):
+        run({"x": np.zeros((3, 5), "f4")})

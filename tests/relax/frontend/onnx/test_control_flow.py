@@ -182,3 +182,24 @@ def test_threads_share_the_steps_of_a_recurrent_layer(kind, direct, make_model):
         for other in results[1:]:
             for have, want in zip(other, results[0], strict=True):
                 np.testing.assert_array_equal(have, want)
+
+
+def test_items_of_a_split_are_of_the_size_one(make_model, run_model_once):
+    # As FastSpeech repeats each row by its own duration: the target's length is that of its three parts.
+    text = """g (float[n, 4] x, int64[n] times) => (float[m, 4] y) {
+        n = Shape<end=1>(x) ones = ConstantOfShape<value = int64[1] {1}>(n)
+        rows = SplitToSequence(x, ones) counts = SplitToSequence(times, ones) none = SequenceEmpty<dtype=1>()
+        zero = Constant<value_ints=[0]>() end = Squeeze(n, zero) on = Constant<value = bool {1}>()
+        list = Loop(end, on, none) <body = b (int64 i, bool c, seq(float[a, 4]) l) => (bool k, seq(float[d, 4]) o) {
+            k = Identity(c) row = SequenceAt(rows, i) count = SequenceAt(counts, i)
+            four = Constant<value_ints=[4]>() to = Concat<axis=0>(count, four)
+            wide = Expand(row, to) o = SequenceInsert(l, wide)
+        }>
+        y = ConcatFromSequence<axis=0>(list)
+    }"""
+    run = run_model_once(make_model(text, 17))
+    for times in ([2, 1, 3], [1], [4, 4]):
+        x = np.random.default_rng(0).standard_normal((len(times), 4), dtype="f4")
+        np.testing.assert_array_equal(
+            run({"x": x, "times": np.array(times)})[0], np.repeat(x, times, 0)
+        )

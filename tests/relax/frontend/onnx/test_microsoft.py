@@ -140,3 +140,56 @@ def test_agrees(name, sizes, make_model, run_model_once):
         for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
             assert have.shape == want.shape, shape
             np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
+
+
+# Batches and lengths that have a name at each place, as exporters leave them.
+FREE_NAMES = {
+    "multi head attention": (
+        """g (float[b0, s0, 8] q, float[b1, t0, 8] k, float[b2, t1, 8] v, float[b3, 2, p0, 4] pk, float[b4, 2, p1, 4] pv)
+        => (float[a, b, c] y, float[d, e, f, h] nk, float[i, j, l, m] nv)
+        { y, nk, nv = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, v, , , , pk, pv) }""",
+        {"q": (2, 3, 8), "k": (2, 3, 8), "v": (2, 3, 8), "pk": (2, 2, 4, 4), "pv": (2, 2, 4, 4)},
+    ),
+    "skip layer norm": (
+        """g (float[b0, s0, 8] q, float[b1, s1, 8] k, float[8] w) => (float[a, b, c] y)
+        { y = com.microsoft.SkipLayerNormalization(q, k, w, w, w) }""",
+        {"q": (2, 3, 8), "k": (2, 3, 8), "w": (8,)},
+    ),
+    "convolution and residual": (
+        """g (float[b0, 3, h0, w0] q, float[4, 3, 1, 1] k, float[b1, 4, h1, w1] v) => (float[a, b, c, d] y)
+        { y = com.microsoft.FusedConv<activation = "Relu">(q, k, , v) }""",
+        {"q": (1, 3, 4, 5), "k": (4, 3, 1, 1), "v": (1, 4, 4, 5)},
+    ),
+    "attention": (
+        """g (float[b0, 4, s0, 8] q, float[b1, 2, t0, 8] k, float[b2, 2, t1, 8] v, float[s1, t2] m)
+        => (float[a, b, c, d] y) { y = Attention<softcap = 2.0>(q, k, v, m) }""",
+        {"q": (2, 4, 3, 8), "k": (2, 2, 5, 8), "v": (2, 2, 5, 8), "m": (3, 5)},
+    ),
+    "rotary embedding": (
+        """g (float[b0, s0, 16] q, float[9, 4] k, float[9, 4] v, int64[b1, s1] i) => (float[a, b, c] y)
+        { y = RotaryEmbedding<num_heads = 2, interleaved = 1>(q, k, v, i) }""",
+        {"q": (2, 3, 16), "k": (9, 4), "v": (9, 4), "i": (2, 3)},
+    ),
+    "rotary embedding by rows": (
+        """g (float[b0, 2, s0, 8] q, float[b1, s1, 4] k, float[b2, s2, 4] v) => (float[a, b, c, d] y)
+        { y = RotaryEmbedding(q, k, v) }""",
+        {"q": (2, 2, 3, 8), "k": (2, 3, 4), "v": (2, 3, 4)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", FREE_NAMES)
+def test_sizes_agree_whatever_their_names(name, make_model, run_model_once):
+    import onnxruntime
+
+    text, shapes = FREE_NAMES[name]
+    model = make_model(text, 23)
+    rng = np.random.default_rng(0)
+    feed = {
+        k: rng.integers(0, 9, s) if k == "i" else rng.standard_normal(s).astype("f4")
+        for k, s in shapes.items()
+    }
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feed)
+    for have, want in zip(run_model_once(model)(feed), wanted, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)

@@ -145,6 +145,12 @@ class Scalars:
             return False
         return tirx.EQ(_wrap(a), _wrap(b))
 
+    def chooses(self, a: Any) -> bool:
+        """Does the expression choose between values: may it be 0 though no dimension is?"""
+        if isinstance(a, tirx.Select):
+            return True
+        return isinstance(a, tirx.Binary) and (self.chooses(a.a) or self.chooses(a.b))
+
     def logical_not(self, a: Any) -> Any:
         return (not a) if not is_symbolic(a) else tirx.Not(a)
 

@@ -100,11 +100,21 @@ def item_type_of(value: Value) -> Any:
 
 
 def joined_item_type(a: Any, b: Any) -> Any:
-    """The type of the items of one list; None when nothing is known."""
+    """The type of the items of one list; None when nothing is known.  Numbers in its shape hold for all items."""
     from relaxvm import relax
 
-    if a is None or b is None or (a.ndim == b.ndim and str(a.dtype) == str(b.dtype)):
+    if a is None or b is None:
         return b if a is None else a
     if str(a.dtype) != str(b.dtype):
         raise InvalidModel(f"a sequence holds tensors of types {a.dtype} and {b.dtype}")
-    return relax.TensorType(None, a.dtype, ndim=-1)
+    if a.ndim != b.ndim:
+        return relax.TensorType(None, a.dtype, ndim=-1)
+    if a.shape is None or fixed_dims(a) == fixed_dims(b):
+        return a
+    return relax.TensorType(None, a.dtype, ndim=a.ndim)
+
+
+def fixed_dims(ty: Any) -> list[int | None]:
+    """The dimensions of a tensor type that are numbers."""
+    values = [None] * max(ty.ndim, 0) if ty.shape is None else list(ty.shape.values)
+    return [getattr(d, "value", None) for d in values]

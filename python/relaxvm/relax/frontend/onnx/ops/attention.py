@@ -46,6 +46,30 @@ def _positions(g: Graph, queries: Any, keys: Any, offset: Any) -> Any:
     return g.emit(distance if offset is None else op.add(distance, offset))
 
 
+def fitting(g: Graph, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+    """Queries, keys and values whose batches, lengths and depths agree."""
+    batch, _, _, depth = g.shape(q)
+    _, heads, keys, other = g.shape(k)
+    depth = other if isinstance(other, int) else depth
+    q = g.checked(q, [*g.shape(q)[:3], depth])
+    return (
+        q,
+        g.checked(k, [batch, heads, keys, depth]),
+        g.checked(v, [batch, heads, keys, g.shape(v)[3]]),
+    )
+
+
+def after_past(g: Graph, past_key: Any, past_value: Any, k: Any, v: Any) -> tuple[Any, Any]:
+    """Keys and values behind those of the cache, of which only the length is its own."""
+    past = g.shape(past_key)[2]
+    behind = lambda old, new: g.emit(op.concat([_cache(g, old, past, g.shape(new)), new], axis=2))
+    return behind(past_key, k), behind(past_value, v)
+
+
+def _cache(g: Graph, old: Any, past: Any, like: list) -> Any:
+    return g.checked(old, [like[0], like[1], past, like[3]])
+
+
 @dataclasses.dataclass
 class Scores:
     """What happens between the two products."""
@@ -89,9 +113,9 @@ def attend(g: Graph, q: Any, k: Any, v: Any, how: Scores) -> tuple[Any, list]:
         best = g.emit(op.max(marks, axis=[-1], keepdims=True))
         hidden = g.emit(op.equal(best, g.scalar(0 if chosen else -math.inf, best)))
         zero = g.scalar(0, y)
-        y = g.emit(op.where(hidden, zero, y))
-        if g.wants(3):
-            weights = g.emit(op.where(hidden, zero, weights))
+        blank = lambda x: (lambda at, kept: g.emit(op.where(at, zero, kept)))(*g.agree(hidden, x))
+        y = blank(y)
+        weights = blank(weights) if g.wants(3) else weights
     stages.append(weights)
     return y, stages
 
@@ -152,8 +176,8 @@ def attention(
     if past_key is not None:
         past = g.shape(past_key)[2]
         offset = g.as_expr(g.dims_value([past], ()), "past")
-        k = g.emit(op.concat([past_key, k], axis=2))
-        v = g.emit(op.concat([past_value, v], axis=2))
+        k, v = after_past(g, past_key, past_value, k, v)
+    q, k, v = fitting(g, q, k, v)
     queries, keys = g.shape(q)[2], g.shape(k)[2]
     masks: list = []
     if mask is not None:
@@ -263,8 +287,7 @@ def _attention_ms(g, q, k, v, mask, past, bias, causal, hidden, scale) -> tuple:
             g.emit(op.squeeze(op.strided_slice(past, axes=[0], begin=[i], end=[i + 1]), axis=[0]))
             for i in range(2)
         ]
-        k = g.emit(op.concat([parts[0], k], axis=2))
-        v = g.emit(op.concat([parts[1], v], axis=2))
+        k, v = after_past(g, *parts, k, v)
     if g.wants(1):
         present = g.emit(op.stack([k, v], axis=0))
     return _heads_ms(g, q, k, v, mask, bias, causal, hidden, scale), present
@@ -312,7 +335,7 @@ def attention_microsoft(
         raise UnsupportedModel("rotary embeddings and shared buffers are not supported")
     projected = g.emit(op.matmul(x, weights))
     if bias is not None:
-        projected = g.emit(op.add(projected, bias))
+        projected = g.emit(op.add(*g.agree(projected, bias)))
     return attention_ms(
         g, projected, num_heads, mask, past, attention_bias, bool(unidirectional),
         mask_filter_value, scale, qkv_hidden_sizes,
@@ -358,11 +381,11 @@ def multi_head_attention(
             width = g.shape(x)[-1] if g.rank(x) == 3 else g.scalars.floordiv(total, 3)
             end = g.scalars.add(start, width)
             part = op.strided_slice(bias, axes=[0], begin=[start], end=[end])
-            flat[i] = g.emit(op.add(x, part)) if g.rank(x) == 3 else x
+            flat[i] = g.emit(op.add(*g.agree(x, part))) if g.rank(x) == 3 else x
             start = end
     q, k, v = (split_heads(g, x, num_heads) if g.rank(x) == 3 else x for x in flat)
     if past_key is not None:
-        k = g.emit(op.concat([past_key, k], axis=2))
-        v = g.emit(op.concat([past_value, v], axis=2))
+        k, v = after_past(g, past_key, past_value, k, v)
+    q, k, v = fitting(g, q, k, v)
     y = _heads_ms(g, q, k, v, mask, attention_bias, bool(unidirectional), mask_filter_value, scale)
     return y, k, v

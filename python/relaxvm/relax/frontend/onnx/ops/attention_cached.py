@@ -70,9 +70,11 @@ def group_query_attention(
         )
         q, k = norm(q, q_norm_weight, q_norm_epsilon), norm(k, k_norm_weight, k_norm_epsilon)
     batch, _, length, depth = g.shape(q)
-    ends = g.emit(
-        op.add(op.reshape(op.astype(seqlens_k, "int64"), [batch]), g.constant(1, "int64"))
-    )
+    if not isinstance(depth, int):
+        raise UnsupportedModel("the size of its heads is unknown; give the query's last dimension")
+    k, v = (g.checked(x, [batch, kv_num_heads, length, depth]) for x in (k, v))
+    ends = g.emit(op.reshape(op.astype(seqlens_k, "int64"), [-1]))
+    ends = g.emit(op.add(g.checked(ends, [batch]), g.constant(1, "int64")))
     count = g.as_expr(g.dims_value([length], ()), "length")
     # The first prompt may be longer than a row's own part of it, which is padded.
     starts = g.emit(op.maximum(op.subtract(ends, count), g.constant(0, "int64")))
@@ -84,7 +86,11 @@ def group_query_attention(
     total = g.scalars.maximum(total_sequence_length[0], length)
     if past_key is None:
         past_key = past_value = g.emit(op.zeros([batch, kv_num_heads, 0, depth], g.dtype(q)))
-    room = g.scalars.maximum(g.shape(past_key)[2], total)
+    past = g.shape(past_key)[2]
+    past_key, past_value = (
+        g.checked(x, [batch, kv_num_heads, past, depth]) for x in (past_key, past_value)
+    )
+    room = g.scalars.maximum(past, total)
     k = g.emit(op.rvm.cache_rows(past_key, k, starts, [room]))
     v = g.emit(op.rvm.cache_rows(past_value, v, starts, [room]))
     column = op.reshape(op.arange(0, total, 1, dtype="int64"), [1, 1, 1, total])

@@ -14,6 +14,7 @@ from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant, same_padding
 from ..registry import Expr, onnx_op
+from ..slicing import Range, take_ranges
 
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
@@ -140,7 +141,7 @@ def conv_transpose(
     n = spatial_rank(g, x)
     kernel = kernel_dims(g, weight, kernel_shape, n)
     strides, dilations = strides or [1] * n, dilations or [1] * n
-    extra = output_padding or [0] * n
+    extra, wanted = output_padding or [0] * n, None
     x = _with_channels(g, x, g.shape(weight)[0])
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         size = g.shape(x)[2:]
@@ -152,35 +153,49 @@ def conv_transpose(
         pads, extra = _transposed_padding(
             g, size, wanted, auto_pad, kernel, strides, dilations, extra
         )
+    else:
+        pads = pads or [0] * 2 * n
+    fixed = all(isinstance(p, int) for p in pads)
     y = getattr(op.nn, f"conv{n}d_transpose")(
         x,
         weight,
         strides=strides,
-        padding=pads or [0] * 2 * n,
+        padding=pads if fixed else [0] * 2 * n,
         output_padding=extra,
         dilation=dilations,
         groups=group,
         data_layout=_LAYOUT[n],
         kernel_layout=_TRANSPOSED_KERNEL[n],
     )
-    return add_bias(g, g.emit(y), bias)
+    y = g.emit(y)
+    return add_bias(g, y if fixed else _cut(g, y, pads[:n], wanted), bias)
+
+
+def _cut(g, y, before, wanted):
+    """The part of `y` behind the padding, where that depends on symbolic sizes; zeros behind what is too short."""
+    s, n = g.scalars, len(before)
+    ends = [s.add(b, w) for b, w in zip(before, wanted)]
+    lacks = [s.maximum(s.sub(end, have), 0) for end, have in zip(ends, g.shape(y)[2:])]
+    y = g.emit(pad_constant(g, y, [0] * (n + 2), [0, 0, *lacks], 0))
+    ranges = {i + 2: Range(b, end, 1) for i, (b, end) in enumerate(zip(before, ends))}
+    return g.checked(g.emit(take_ranges(g, y, ranges)), [*g.shape(y)[:2], *wanted])
 
 
 def _transposed_padding(g, size, wanted, auto_pad, kernel, strides, dilations, extra):
     """Padding that gives the wanted size; what no padding can give becomes output padding."""
-    before, after, extra = [], [], list(extra)
+    before, after, extra, s = [], [], list(extra), g.scalars
     for i, (have, want) in enumerate(zip(size, wanted)):
         reach = (kernel[i] - 1) * dilations[i] + 1
-        full = g.scalars.add(g.scalars.mul(g.scalars.sub(have, 1), strides[i]), reach + extra[i])
-        total = g.scalars.sub(full, want)
-        if not isinstance(total, int):
-            raise UnsupportedModel("output_shape needs an input of known size")
-        if total < 0:
-            extra[i], total = extra[i] - total, 0
-        half = total // 2
+        full = s.add(s.mul(s.sub(have, 1), strides[i]), reach + extra[i])
+        total = s.sub(full, want)
+        if isinstance(total, int) and total < 0:
+            extra[i] -= total
+        total = s.maximum(total, 0)
+        half = s.floordiv(total, 2)
+        rest = s.sub(total, half)
         upper = auto_pad == "SAME_UPPER"
-        before.append(half if upper else total - half)
-        after.append(total - half if upper else half)
+        before.append(half if upper else rest)
+        after.append(rest if upper else half)
     return before + after, extra
 
 

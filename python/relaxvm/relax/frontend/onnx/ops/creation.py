@@ -43,6 +43,7 @@ def constant(
 def constant_of_shape(g: Graph, shape: Dims, *, value: np.ndarray | None = None) -> Expr:
     value = np.zeros(1, np.float32) if value is None else value
     element = g.constant(value.reshape(-1)[0], value.dtype)
+    g.filled[g.node.output[0]] = value.reshape(-1)[0]
     return op.full(shape, element, dtype=value.dtype.name)
 
 

@@ -34,12 +34,13 @@ def embed_layer_normalization(
         place = g.emit(
             op.strided_slice(positions, axes=[0], begin=[0], end=[length], assume_inbound=True)
         )
-        total = op.add(total, op.expand_dims(place, axis=[0]))
+        total = g.emit(op.add(*g.agree(total, op.expand_dims(place, axis=[0]))))
     else:
-        total = op.add(total, op.take(positions, position_ids, axis=0))
+        total = g.emit(op.add(*g.agree(total, op.take(positions, position_ids, axis=0))))
     if segment_table is not None:
-        total = op.add(total, op.take(segment_table, segments, axis=0))
+        total = g.emit(op.add(*g.agree(total, op.take(segment_table, segments, axis=0))))
     total, gamma = g.agree(total, gamma)
+    total, beta = g.agree(total, beta)
     y = op.nn.layer_norm(total, gamma, beta, axes=[-1], epsilon=epsilon)
     if mask is None:
         index = op.zeros([batch], "int32")

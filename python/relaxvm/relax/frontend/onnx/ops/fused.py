@@ -122,7 +122,7 @@ def fused_conv(
         g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group,
         kernel_shape=kernel_shape, pads=pads, strides=strides,
     )  # fmt: skip
-    y = y if residual is None else op.add(g.emit(y), residual)
+    y = y if residual is None else op.add(*g.agree(y, residual))
     return activated(g, y, activation, activation_params)
 
 
@@ -235,16 +235,23 @@ def skip_simplified_layer_normalization(
     g: Graph, x: Expr, skip: Expr, gamma: Expr, bias: Expr | None = None, *, epsilon: float = 1e-5
 ) -> tuple:
     total = g.emit(op.add(*g.agree(x, skip)))
-    total = total if bias is None else g.emit(op.add(total, bias))
+    total = total if bias is None else g.emit(op.add(*g.agree(total, bias)))
     total, gamma = g.agree(total, gamma)
     return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
 
 
 def turned(g: Graph, x: Any, ids: Any, cos_cache: Any, sin_cache: Any, interleaved: bool) -> Any:
     """[B, heads, S, depth] with the first elements of depth turned in pairs by the angles of ids [B, S]."""
-    half, depth = g.shape(cos_cache)[1], g.shape(x)[3]
-    row = lambda cache: g.emit(op.expand_dims(op.take(cache, ids, axis=0), axis=[1]))
-    cos, sin = row(cos_cache), row(sin_cache)
+    cos, sin = (g.emit(op.take(cache, ids, axis=0)) for cache in (cos_cache, sin_cache))
+    return turned_by(g, x, cos, sin, interleaved)
+
+
+def turned_by(g: Graph, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    """The same, by cosines and sines [B, S, half]."""
+    batch, _, length, depth = g.shape(x)
+    half = g.shape(cos)[2]
+    row = lambda a: g.emit(op.expand_dims(g.checked(a, [batch, length, half]), axis=[1]))
+    cos, sin = row(cos), row(sin)
     width = 2 * half
     cut = lambda a, b, step=1: g.emit(
         op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[step])
@@ -304,6 +311,38 @@ def rotary_embedding(
         return y
     y = g.emit(op.permute_dims(y, [0, 2, 1, 3]))
     return op.reshape(y, [batch, length, g.scalars.mul(heads, depth)])
+
+
+@onnx_op("RotaryEmbedding", since=23)
+def rotary_embedding_23(
+    g: Graph,
+    x: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    position_ids: Expr | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    """Without positions the caches are [B, S, half], a row for each element."""
+    flat = g.rank(x) == 3
+    if flat and not num_heads:
+        raise InvalidModel("num_heads is needed for 3 dimensions")
+    if not isinstance(g.shape(cos_cache)[-1], int):
+        raise UnsupportedModel("its caches must have a known width")
+    batch, length, width = (g.shape(x)[i] for i in (0, 1, 2))
+    if flat:
+        depth = g.scalars.floordiv(width, num_heads)
+        x = g.emit(op.reshape(x, [batch, length, num_heads, depth]))
+        x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
+    if position_ids is None:
+        y = turned_by(g, x, cos_cache, sin_cache, bool(interleaved))
+    else:
+        y = turned(g, x, position_ids, cos_cache, sin_cache, bool(interleaved))
+    if not flat:
+        return y
+    return op.reshape(op.permute_dims(y, [0, 2, 1, 3]), [batch, length, width])
 
 
 @onnx_op("ExpandDims", since=1, domain=MICROSOFT)

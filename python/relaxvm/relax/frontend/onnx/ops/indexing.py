@@ -148,6 +148,10 @@ def top_k(
 
 def _top_k(g, x, k, axis, largest):
     axis = g.axis(axis, g.rank(x))
+    if k == 0:
+        shape = g.shape(x)
+        shape[axis] = 0
+        return op.zeros(shape, g.dtype(x)), op.zeros(shape, "int64")
     both = g.emit(op.topk(x, k=k, axis=axis, ret_type="both", largest=largest, dtype="int64"))
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 

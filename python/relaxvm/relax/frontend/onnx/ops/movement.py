@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -23,9 +25,19 @@ def identity(x: Value) -> Value:
 def reshape(g: Graph, x: Expr, shape: Value, *, allowzero: int = 0) -> Expr:
     if isinstance(shape, Known):
         wanted = reshaped_dims(g, g.shape(x), g.as_dims(shape, "shape"), bool(allowzero))
+        if allowzero and any(not is_symbolic(d) and d == 0 for d in wanted):
+            return _empty(g, x, wanted)
     else:
         wanted = _run_time_shape(g, g.shape(x), g.as_offsets(shape, "shape"), bool(allowzero))
     return op.reshape(x, wanted)
+
+
+def _empty(g: Graph, x: Any, wanted: list) -> Any:
+    """`x`, which must have no elements, in a shape with a 0; to `op.reshape` that means another dimension."""
+    flat = g.checked(g.emit(op.reshape(x, [g.product(g.shape(x))])), [0])
+    zero = next(i for i, d in enumerate(wanted) if not is_symbolic(d) and d == 0)
+    flat = g.emit(op.expand_dims(flat, axis=[i for i in range(len(wanted)) if i != zero]))
+    return op.broadcast_to(flat, wanted)
 
 
 def _run_time_shape(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
@@ -49,6 +61,8 @@ def reshaped_dims(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
                     f"shape {wanted} keeps dimension {i} of an input with {len(have)}"
                 )
             d = have[i]
+        elif is_symbolic(d) and not allowzero and i < len(have) and s.chooses(d):
+            d = s.select(s.equal(d, 0), have[i], d)
         elif not is_symbolic(d) and d < 0:
             if d != -1 or rest is not None:
                 raise InvalidModel(f"shape {wanted} is not allowed: one -1, nothing below")

@@ -8,6 +8,7 @@ from relaxvm.relax import TupleGetItem, op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from ..scalars import is_symbolic
 
 
 @onnx_op("BatchNormalization", since=7)
@@ -32,7 +33,10 @@ def batch_normalization(
         raise UnsupportedModel("it has outputs of training; export the model for inference")
     shape = g.shape(x)
     channels = g.shape(scale)[0]
+    if is_symbolic(channels):
+        channels = shape[1]
     x = g.checked(x, [channels if i == 1 else d for i, d in enumerate(shape)])
+    scale, bias, mean, variance = (g.checked(v, [channels]) for v in (scale, bias, mean, variance))
     out = op.nn.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon, training=False)
     return (TupleGetItem(g.emit(out), 0),)
 
@@ -93,11 +97,12 @@ def layer_normalization(
         if bias is None:
             bias = g.emit(op.zeros(dims, dtype=g.dtype(x)))
         return (op.nn.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon),)
+    dtype, x = g.dtype(x), g.widened(x)
     mean = g.emit(op.mean(x, axis=axes, keepdims=True))
     centred = g.emit(op.subtract(x, mean))
     variance = op.mean(op.multiply(centred, centred), axis=axes, keepdims=True)
     inverse = g.emit(op.divide(g.scalar(1, x), op.sqrt(op.add(variance, g.scalar(epsilon, x)))))
-    y = op.multiply(op.multiply(centred, inverse), scale)
+    y = op.multiply(g.as_type(op.multiply(centred, inverse), dtype), scale)
     y = y if bias is None else op.add(y, bias)
     return y, mean, inverse
 
@@ -108,9 +113,10 @@ def rms_normalization(
 ) -> Expr:
     rank = g.rank(x)
     axes = list(range(g.axis(axis, rank), rank))
+    dtype, x = g.dtype(x), g.widened(x)
     square = op.mean(op.multiply(x, x), axis=axes, keepdims=True)
     y = op.divide(x, op.sqrt(op.add(square, g.scalar(epsilon, x))))
-    return op.multiply(*g.agree(g.emit(y), scale))
+    return op.multiply(*g.agree(g.as_type(y, dtype), scale))
 
 
 def _group_axes(rank):
@@ -130,11 +136,19 @@ def group_normalization_18(
 ) -> Expr:
     """One scale and bias for each group (from opset 21 on: for each channel)."""
     channels = g.shape(x)[1]
-    if not isinstance(channels, int) or channels % num_groups:
+    if num_groups < 1 or isinstance(channels, int) and channels % num_groups:
         raise InvalidModel(f"{channels} channels are not a multiple of {num_groups} groups")
-    each = channels // num_groups
-    scale, bias = (g.emit(op.repeat(v, each, axis=0)) for v in (scale, bias))
+    each = g.scalars.floordiv(channels, num_groups)
+    scale, bias = (_of_channels(g, v, num_groups, each, channels) for v in (scale, bias))
     return _group_norm(g, x, scale, bias, num_groups, epsilon)
+
+
+def _of_channels(g, v, groups, each, channels):
+    column = g.emit(op.reshape(g.checked(v, [groups]), [groups, 1]))
+    rows = g.emit(
+        op.reshape(op.broadcast_to(column, [groups, each]), [g.scalars.mul(groups, each)])
+    )
+    return g.checked(rows, [channels])
 
 
 @onnx_op("GroupNormalization", since=21)
@@ -166,10 +180,12 @@ def _group_norm(g, x, scale, bias, num_groups, epsilon):
 @onnx_op("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(g: Graph, x: Expr, *, axes: list[int] | None = None) -> Expr:
     axes = [0, 2, 3] if axes is None else axes
+    dtype, x = g.dtype(x), g.widened(x)
     mean = op.mean(x, axis=axes, keepdims=True)
     square = op.mean(op.multiply(x, x), axis=axes, keepdims=True)
     deviation = op.sqrt(op.subtract(square, op.multiply(mean, mean)))
-    return op.divide(op.subtract(x, mean), op.add(deviation, g.scalar(1e-9, x)))
+    y = op.divide(op.subtract(x, mean), op.add(deviation, g.scalar(1e-9, x)))
+    return g.as_type(y, dtype)
 
 
 @onnx_op("LRN", since=1)
@@ -178,6 +194,7 @@ def lrn(
 ) -> Expr:
     """Squares summed over a window of `size` channels: a sum of shifted slices."""
     rank, (before, after) = g.rank(x), ((size - 1) // 2, size // 2)
+    dtype, x = g.dtype(x), g.widened(x)
     channels = g.shape(x)[1]
     widths = [0, 0, before, after] + [0, 0] * (rank - 2)
     padded = op.nn.pad(op.multiply(x, x), pad_width=widths, pad_value=0.0, pad_mode="constant")
@@ -188,12 +205,12 @@ def lrn(
         part = op.strided_slice(padded, axes=[1], begin=[i], end=[end], assume_inbound=True)
         total = part if total is None else op.add(total, part)
     scaled = op.add(g.scalar(bias, x), op.multiply(total, g.scalar(alpha / size, x)))
-    return op.divide(x, op.power(scaled, g.scalar(beta, x)))
+    return g.as_type(op.divide(x, op.power(scaled, g.scalar(beta, x))), dtype)
 
 
 @onnx_op("LpNormalization", since=1)
 def lp_normalization(g: Graph, x: Expr, *, axis: int = -1, p: int = 2) -> Expr:
-    axes = [g.axis(axis, g.rank(x))]
+    axes, dtype, x = [g.axis(axis, g.rank(x))], g.dtype(x), g.widened(x)
     if p == 1:
         norm = op.sum(op.abs(x), axis=axes, keepdims=True)
     else:
@@ -201,7 +218,7 @@ def lp_normalization(g: Graph, x: Expr, *, axis: int = -1, p: int = 2) -> Expr:
     # A row of zeros stays zeros.
     norm = g.emit(norm)
     safe = op.where(op.equal(norm, g.scalar(0, x)), g.scalar(1, x), norm)
-    return op.divide(x, safe)
+    return g.as_type(op.divide(x, safe), dtype)
 
 
 @onnx_op("SkipLayerNormalization", since=1, domain="com.microsoft")
@@ -215,10 +232,10 @@ def skip_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> tuple:
-    total = op.add(*g.agree(x, skip))
-    total = g.emit(total if bias is None else op.add(total, bias))
+    total = g.emit(op.add(*g.agree(x, skip)))
+    total = total if bias is None else g.emit(op.add(*g.agree(total, bias)))
     total, gamma = g.agree(total, gamma)
-    axis = g.rank(total) - 1
-    y = _scaled(g, total, [axis], epsilon)
-    y = op.multiply(y, gamma)
-    return (y if beta is None else op.add(y, beta)), None, None, total
+    dtype, wide = g.dtype(total), g.widened(total)
+    y = g.as_type(_scaled(g, wide, [g.rank(total) - 1], epsilon), dtype)
+    y = g.emit(op.multiply(y, gamma))
+    return (y if beta is None else op.add(*g.agree(y, beta))), None, None, total

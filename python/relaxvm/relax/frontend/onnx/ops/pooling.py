@@ -10,7 +10,6 @@ import numpy as np
 
 from relaxvm.relax import op
 
-from ..errors import UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant, window_counts
 from ..registry import Dims, Expr, onnx_op
@@ -84,17 +83,23 @@ def lp_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
+    dtype, x = g.dtype(x), g.widened(x)
     powers = g.emit(op.power(op.abs(x), g.scalar(p, x)))
     # The average of all window positions, padding included, times their number is the sum.
     mean = average_of_all(g, powers, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
     total = op.multiply(mean, g.scalar(math.prod(kernel_shape), x))
-    return op.power(total, g.scalar(1 / p, x))
+    return g.as_type(op.power(total, g.scalar(1 / p, x)), dtype)
 
 
 def average_of_all(g, x, kernel, auto_pad, ceil_mode, dilations, pads, strides):
-    if ceil_mode:
-        raise UnsupportedModel("LpPool with ceil_mode is not supported")
-    return _pool(g, x, _AVERAGE, 0.0, kernel, auto_pad, 0, dilations, pads, strides, True)
+    n = spatial_rank(g, x)
+    strides, dilations = strides or [1] * n, dilations or [1] * n
+    if not ceil_mode or all(s == 1 for s in strides):
+        return _pool(g, x, _AVERAGE, 0.0, kernel, auto_pad, 0, dilations, pads, strides, True)
+    x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, 0.0)
+    x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, False)
+    y = _pool(g, x, _AVERAGE, 0.0, kernel, "NOTSET", 0, dilations, pads, strides, True)
+    return take_first(g, g.emit(y), out)
 
 
 def _pool(
@@ -242,6 +247,7 @@ def global_max_pool(g: Graph, x: Expr) -> Expr:
 
 @onnx_op("GlobalLpPool", since=2)
 def global_lp_pool(g: Graph, x: Expr, *, p: int = 2) -> Expr:
+    dtype, x = g.dtype(x), g.widened(x)
     powers = op.power(op.abs(x), g.scalar(p, x))
     total = op.sum(powers, axis=_spatial_axes(g, x), keepdims=True)
-    return op.power(total, g.scalar(1 / p, x))
+    return g.as_type(op.power(total, g.scalar(1 / p, x)), dtype)

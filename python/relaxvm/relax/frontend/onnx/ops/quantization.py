@@ -219,6 +219,8 @@ def dynamic_quantize_linear(g: Graph, x: Expr) -> tuple:
     high = op.maximum(op.max(x, axis=None, keepdims=False), nothing)
     low, high = g.emit(low), g.emit(high)
     scale = g.emit(op.divide(op.subtract(high, low), steps))
+    # Zeros alone are whole numbers of any scale.
+    scale = g.emit(op.where(op.equal(scale, nothing), g.constant(1, "float32"), scale))
     zero = op.round(op.clip(op.divide(op.subtract(nothing, low), scale), 0.0, 255.0))
     zero = g.emit(op.astype(zero, "uint8"))
     return _saturated(g, op.round(op.divide(x, scale)), zero, "uint8"), scale, zero

@@ -183,7 +183,9 @@ def multinomial(
 
 @onnx_op("Dropout", since=7)
 def dropout_7(g: Graph, x: Expr, *, ratio: float = 0.5) -> tuple:
-    return x, _all_kept(g, x)
+    """The mask is not filled in inference; at first it had the type of x."""
+    dtype = "bool" if g.version >= 10 else g.dtype(x)
+    return x, op.zeros(g.shape(x), dtype)
 
 
 @onnx_op("Dropout", since=12)

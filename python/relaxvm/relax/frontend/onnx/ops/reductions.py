@@ -47,18 +47,29 @@ _REDUCTIONS = {
 }
 
 
-def _reduce(g, build, x, axes, keepdims):
-    rank = g.rank(x)
+# Of integers they are the real number, rounded towards zero; floats of 16 bits are summed up as wider ones.
+_REAL = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+
+
+def _reduce(g, name, x, axes, keepdims):
+    rank, dtype = g.rank(x), g.dtype(x)
     axes = sorted({g.axis(a, rank) for a in axes or range(rank)})
-    return build(g, x, axes, bool(keepdims))
+    return _built(g, name, x, axes, bool(keepdims), dtype)
 
 
-def _register(name, build, input_since):
+def _built(g, name, x, axes, keepdims, dtype):
+    if name not in _REAL:
+        return _REDUCTIONS[name](g, x, axes, keepdims)
+    real = g.emit(op.astype(x, "float64")) if "int" in dtype else g.widened(x)
+    return g.as_type(_REDUCTIONS[name](g, real, axes, keepdims), dtype)
+
+
+def _register(name, input_since):
     @onnx_op(name, since=1)
     def with_attribute(
         g: Graph, x: Expr, *, axes: list[int] | None = None, keepdims: int = 1
     ) -> Expr:
-        return _reduce(g, build, x, axes, keepdims)
+        return _reduce(g, name, x, axes, keepdims)
 
     @onnx_op(name, since=input_since)
     def with_input(
@@ -71,14 +82,16 @@ def _register(name, build, input_since):
     ) -> Expr:
         if not axes and noop_with_empty_axes:
             # The elementwise part of the reduction still happens (ReduceSumSquare squares).
-            return build(g, x, [], True) if name in _ELEMENTWISE_PART else x
-        return _reduce(g, build, x, axes, keepdims)
+            if name not in _ELEMENTWISE_PART:
+                return x
+            return _built(g, name, x, [], True, g.dtype(x))
+        return _reduce(g, name, x, axes, keepdims)
 
 
 _ELEMENTWISE_PART = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 
-for _name, _build in _REDUCTIONS.items():
-    _register(_name, _build, 13 if _name == "ReduceSum" else 18)
+for _name in _REDUCTIONS:
+    _register(_name, 13 if _name == "ReduceSum" else 18)
 
 
 def _arg_extreme(name, build):

@@ -48,6 +48,16 @@ def resize_10(g: Graph, x: Expr, scales: Value, *, mode: str = "nearest") -> Exp
 
 
 def _upsample(g, x, scales, mode):
+    """Nearest elements stand before the position, but behind it where an axis shrinks, as in ONNX Runtime."""
+    shrinks = [s for s in scales if isinstance(s, float) and s < 1]
+    if mode == "nearest" and shrinks:
+        for part, rounding in ((lambda s: s < 1, "ceil"), (lambda s: s >= 1, "floor")):
+            if any(not isinstance(s, float) for s in scales):
+                raise UnsupportedModel("some of its scales are constants below 1, others computed")
+            how = Interpolation(mode, "asymmetric", rounding, -0.75, False, 0.0, False)
+            mine = [s if part(s) else 1.0 for s in scales]
+            x = g.emit(_resize(g, x, None, mine, None, None, "stretch", how))
+        return x
     how = Interpolation(mode, "asymmetric", "floor", -0.75, False, 0.0, False)
     return _resize(g, x, None, scales, None, None, "stretch", how)
 

@@ -21,6 +21,7 @@ from ..values import (
     Sequence,
     Tensor,
     Value,
+    fixed_dims,
     item_type_of,
     joined_item_type,
 )
@@ -71,7 +72,7 @@ def sequence_at(g: Graph, sequence: Value, position: Value) -> Value:
         raise UnsupportedModel("its items have different numbers of dimensions, or unknown ones")
     where = g.as_expr(position, "position")
     expr = _call(g, "sequence_at", g.sequence_expr(sequence), where)
-    dims = [g.dimensions.fresh("item") for _ in range(ty.ndim)]
+    dims = [g.dimensions.fresh("item") if d is None else d for d in fixed_dims(ty)]
     return Tensor(g.builder.match_cast(expr, relax.TensorType(dims, ty.dtype), g.hint()))
 
 
@@ -145,8 +146,10 @@ def split_to_sequence(
     if is_symbolic(size) or not (split is None or (isinstance(split, Known) and split.is_constant)):
         sizes = [] if split is None else [g.as_expr(split, "split")]
         flags = [relax.prim_value(axis), relax.prim_value(keepdims)]
-        rank = g.rank(x) - (0 if keepdims else 1)
-        ty = relax.TensorType(None, g.dtype(x), ndim=rank)
+        ones = split is None or _is_one(split) or g.filled.get(g.node.input[1]) == 1
+        part = 1 if ones else g.dimensions.fresh("part")
+        dims = [part if i == axis else d for i, d in enumerate(g.shape(x)) if keepdims or i != axis]
+        ty = relax.TensorType(dims, g.dtype(x))
         return ItemSequence(_call(g, "sequence_split", g.emit(x), *flags, *sizes), ty)
     sizes = _part_sizes(g, split, size)
     items, start = [], 0
@@ -159,6 +162,12 @@ def split_to_sequence(
     if start != size:
         raise InvalidModel(f"the parts {sizes} do not add up to {size}")
     return Sequence(tuple(items))
+
+
+def _is_one(split: Value) -> bool:
+    """Are all parts of one element?"""
+    known = isinstance(split, Known) and split.is_constant
+    return known and split.array.ndim == 0 and int(split.array) == 1
 
 
 def _part_sizes(g: Graph, split: Value | None, size: int) -> list[int]:

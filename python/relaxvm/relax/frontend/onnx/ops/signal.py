@@ -212,8 +212,8 @@ def mel_weight_matrix(
     falling = op.divide(op.subtract(right, row), op.maximum(op.subtract(right, centre), one))
     up = op.logical_and(op.greater_equal(row, left), op.less(row, centre))
     down = op.logical_and(op.greater_equal(row, centre), op.less(row, right))
-    # A bin without a left half has its centre all the same.
-    peak = op.logical_and(op.equal(left, centre), op.equal(row, centre))
+    # A bin without a left or a right half has its centre all the same.
+    peak = op.equal(row, centre)
     value = op.where(up, rising, op.where(down, falling, f(0.0)))
     value = op.where(peak, one, value)
     return op.astype(value, carrier(output_datatype)) if output_datatype != 1 else value
