@@ -19,3 +19,18 @@ def test_page_is_what_the_decorators_say(bless):
     assert PAGE.read_text() == text, (
         f"stale; ./dev bless {Path(__file__).relative_to(PAGE.parents[2])}"
     )
+
+
+@pytest.mark.peer
+def test_every_name_is_one_of_pytorchs():
+    import torch
+
+    from relaxvm.relax.frontend.torch import registry
+
+    missing = []
+    for name in registry.all_names():
+        operator, _, overload = name.rpartition(".")
+        packet = getattr(torch.ops.aten, operator, None)
+        if "::" not in name and (packet is None or overload not in packet.overloads()):
+            missing.append(name)
+    assert missing == []

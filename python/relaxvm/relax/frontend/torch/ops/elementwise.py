@@ -76,8 +76,8 @@ _OF_BOOLS = {
     "minimum": "logical_and",
     "multiply": "logical_and",
 }
+_OF_TWO = {"default", "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar", "Tensor_Tensor"}
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")
-_OVERLOADS = ("default", "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar", "Tensor_Tensor")
 
 
 def _register_functions() -> None:
@@ -101,8 +101,9 @@ def _register_functions() -> None:
             return call_operator(ours, g.agree(a, b))
 
     for name, ours in _ARITHMETIC.items():
+        overloads = set(getattr(torch.ops.aten, name).overloads()) & _OF_TWO
 
-        @aten_op(*(f"{name}.{o}" for o in _OVERLOADS))
+        @aten_op(*(f"{name}.{o}" for o in sorted(overloads)))
         def arithmetic(g: Graph, a: Any, b: Any, ours: str = ours) -> Any:
             return _binary(g, ours, a, b)
 
