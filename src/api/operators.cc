@@ -25,7 +25,7 @@ Array<Any> DescribeOperator(const ops::OpDef& def) {
   Array<Any> args, attrs;
   for (const ops::ArgDoc& a : def.args) {
     args.push_back(Array<Any>{ffi::String(a.name), ffi::String(a.doc), static_cast<int64_t>(a.kind),
-                              a.optional});
+                              a.optional, a.default_value});
   }
   for (const ops::AttrField& f : def.attrs) {
     attrs.push_back(Array<Any>{ffi::String(f.name), ffi::String(f.type), ffi::String(f.doc),

@@ -29,6 +29,9 @@ class Simplifier : public ir::Mutator {
     if (Integer(b)) {
       Expr shorter = Canonicalized(b);
       if (!shorter.same_as(b)) return shorter;
+      if (b->op == ir::BinaryOp::kAdd && SameScalar(b->a, b->b)) {  // x + x is x * 2
+        return ir::Mul(Part(b->a), ir::Const(b.dtype(), 2));
+      }
     }
     Expr x = Part(b->a);
     // The second side of `and` is needed only where the first holds, but facts for it would cost

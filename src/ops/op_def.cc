@@ -162,16 +162,22 @@ std::optional<Dims> TypeCtx::Broadcast(const Dims& a, const Dims& b) const {
 TensorType TypeCtx::Result(const std::optional<Dims>& dims, int64_t ndim, DLDataType dtype) const {
   ffi::Optional<ir::VDevice> vdevice;
   size_t from = 0;
-  for (size_t i = 0; i < size(); ++i) {
-    const auto* t = arg(i)->ty.as<ir::TensorTypeObj>();
-    if (t == nullptr || !t->vdevice.has_value()) continue;
+  auto see = [&](size_t i, const ir::TensorTypeObj* t) {
+    if (t == nullptr || !t->vdevice.has_value()) return;
     if (!vdevice.has_value()) {
       vdevice = t->vdevice;
       from = i;
     } else if (!vdevice.value().same_as(t->vdevice.value()) &&
                !ir::StructuralEqual(vdevice.value(), t->vdevice.value())) {
-      Error(ErrorKind::kTypeError, ArgName(from), " and ", ArgName(i),
+      Error(ErrorKind::kValueError, ArgName(from), " and ", ArgName(i),
             " lie on different devices; move one of them with to_vdevice");
+    }
+  };
+  for (size_t i = 0; i < size(); ++i) {
+    see(i, arg(i)->ty.as<ir::TensorTypeObj>());
+    const auto* tuple = arg(i)->ty.as<ir::TupleTypeObj>();
+    for (size_t k = 0; tuple != nullptr && k < tuple->fields.size(); ++k) {
+      see(i, tuple->fields[k].as<ir::TensorTypeObj>());
     }
   }
   if (dims) return TensorType(*dims, dtype, vdevice);
@@ -180,6 +186,15 @@ TensorType TypeCtx::Result(const std::optional<Dims>& dims, int64_t ndim, DLData
 
 TensorType TypeCtx::Result(Dims dims, DLDataType dtype) const {
   return Result(std::optional<Dims>(std::move(dims)), -1, dtype);
+}
+
+TensorType TypeCtx::OfShape(size_t i, DLDataType dtype) const {
+  TensorType result = Result(Shape(i), Rank(i), dtype);
+  // A variable stays the shape: what is known of its values is known of the variable.
+  if (arg(i).as<ir::VarObj>() == nullptr || type(i).as<ir::ShapeTypeObj>() == nullptr) {
+    return result;
+  }
+  return TensorType(arg(i), dtype, result->vdevice);
 }
 
 TensorType TypeCtx::Like(const TensorType& x, DLDataType dtype) const {

@@ -109,6 +109,7 @@ class TypeCtx {
   // The result's type, on the device that the tensor arguments name.  `ndim`: used without dims.
   TensorType Result(const std::optional<Dims>& dims, int64_t ndim, DLDataType dtype) const;
   TensorType Result(Dims dims, DLDataType dtype) const;
+  TensorType OfShape(size_t i, DLDataType dtype) const;          // the shape that argument i is
   TensorType Like(const TensorType& x, DLDataType dtype) const;  // the shape of `x`
   TensorType Like(const TensorType& x) const { return Like(x, x->dtype); }
 

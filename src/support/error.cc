@@ -22,6 +22,7 @@ void ThrowError(ErrorKind kind, const SourcePlace& place, const std::string& mes
     case ErrorKind::kIndexError: name = "IndexError"; break;
     case ErrorKind::kKeyError: name = "KeyError"; break;
     case ErrorKind::kNotImplementedError: name = "NotImplementedError"; break;
+    case ErrorKind::kAttribute: name = "AttributeValueError"; break;
   }
   throw tvm::ffi::Error(name, FormatError(place, message), "");
 }

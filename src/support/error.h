@@ -26,7 +26,8 @@ enum class ErrorKind : uint8_t {
   kRuntimeError,
   kIndexError,
   kKeyError,
-  kNotImplementedError
+  kNotImplementedError,
+  kAttribute  // an attribute is wrong: relaxvm.error.AttributeValueError
 };
 
 // "file:line:column: message"

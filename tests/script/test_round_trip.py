@@ -353,3 +353,16 @@ def test_ten_thousand_bindings():
             y = bb.emit(relax.op.add(y, x))
         bb.emit_func_output(y)
     check(bb.get())
+
+
+def test_sizes_may_be_declared_as_type_variables() -> None:
+    text = """
+M = TypeVar("M")
+@R.function(private=True)
+def func(x: R.Tensor((M, "M * 2"), "float32")) -> R.Tensor((M, "M * 2"), "float32"):
+    return x
+"""
+    plain = text.replace('M = TypeVar("M")', "").replace("(M,", '("M",')
+    relaxvm.ir.assert_structural_equal(
+        relaxvm.script.from_source(text), relaxvm.script.from_source(plain)
+    )

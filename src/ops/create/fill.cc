@@ -23,10 +23,7 @@ Type OfShape(TypeCtx& ctx, size_t i, DLDataType dtype) {
     ctx.Error(ErrorKind::kTypeError, ctx.ArgName(i), " must be a shape, got ",
               DescribeType(ctx.type(i)));
   }
-  TensorType result = ctx.Result(ctx.Shape(i), ctx.Rank(i), dtype);
-  // A variable stays the shape: what is known of its values is known of the variable.
-  if (ctx.arg(i).as<ir::VarObj>() == nullptr) return result;
-  return TensorType(ctx.arg(i), dtype, result->vdevice);
+  return ctx.OfShape(i, dtype);
 }
 
 // The dtype of a fill value: a scalar's, or that of a tensor without dimensions.

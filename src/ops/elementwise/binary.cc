@@ -16,7 +16,7 @@ enum class Domain : uint8_t {
   kFloat,    // floats; those of 16 bits are computed in float32
   kInteger,  // integers
   kBits,     // integers and bool
-  kBool,     // bool
+  kLogic,    // all: a number is true unless it is 0; the result has the operands' dtype
   kAny,      // all
   kCompare,  // all; the result is bool
 };
@@ -190,10 +190,11 @@ const BinaryRow kRows[] = {
     {"less_equal", "x1 <= x2.", Domain::kCompare, Compare<BinaryOp::kLE>, "out = x1 <= x2"},
     {"log_add_exp", "log(exp(x1) + exp(x2)).", Domain::kFloat, LogAddExp,
      "out = np.logaddexp(x1, x2)"},
-    {"logical_and", "x1 and x2.", Domain::kBool, Plain<BinaryOp::kAnd>,
+    {"logical_and", "x1 and x2.", Domain::kLogic, Plain<BinaryOp::kAnd>,
      "out = np.logical_and(x1, x2)"},
-    {"logical_or", "x1 or x2.", Domain::kBool, Plain<BinaryOp::kOr>, "out = np.logical_or(x1, x2)"},
-    {"logical_xor", "Exactly one of x1 and x2.", Domain::kBool, Plain<BinaryOp::kNE>,
+    {"logical_or", "x1 or x2.", Domain::kLogic, Plain<BinaryOp::kOr>,
+     "out = np.logical_or(x1, x2)"},
+    {"logical_xor", "Exactly one of x1 and x2.", Domain::kLogic, Plain<BinaryOp::kNE>,
      "out = np.logical_xor(x1, x2)"},
     {"maximum", "The greater one; NaN when either is NaN.", Domain::kAny,
      BoolOr<BinaryOp::kMax, BinaryOp::kOr>, "out = np.maximum(x1, x2)"},
@@ -215,7 +216,7 @@ bool Accepts(Domain domain, DLDataType t) {
     case Domain::kFloat: return IsFloat(t);
     case Domain::kInteger: return IsInteger(t);
     case Domain::kBits: return IsInteger(t) || IsBool(t);
-    case Domain::kBool: return IsBool(t);
+    case Domain::kLogic:
     case Domain::kAny:
     case Domain::kCompare: return true;
   }
@@ -228,11 +229,21 @@ const char* Wanted(Domain domain) {
     case Domain::kFloat: return "floating-point numbers";
     case Domain::kInteger: return "integers";
     case Domain::kBits: return "integers or bool";
-    case Domain::kBool: return "bool";
+    case Domain::kLogic:
     case Domain::kAny:
     case Domain::kCompare: return "values";
   }
   RELAXVM_UNREACHABLE();
+}
+
+// The element type in which numbers of two types are compared.
+DLDataType CommonDtype(DLDataType a, DLDataType b) {
+  if (a == b || IsBool(b)) return a;
+  if (IsBool(a)) return b;
+  if (IsFloat(a) != IsFloat(b)) return IsFloat(a) ? a : b;
+  const int bits = std::max(a.bits, b.bits);
+  if (IsFloat(a)) return a.bits == b.bits ? Float(32) : a.bits > b.bits ? a : b;
+  return IsUInt(a) && IsUInt(b) ? UInt(bits) : IsInt(a.bits > b.bits ? a : b) ? Int(bits) : Int(64);
 }
 
 // A scalar argument stands for a tensor without dimensions.
@@ -252,7 +263,8 @@ Type InferBinary(TypeCtx& ctx, Domain domain) {
     }
   }
   DLDataType dtype = IsVoid(a->dtype) ? b->dtype : a->dtype;
-  if (!IsVoid(a->dtype) && !IsVoid(b->dtype) && a->dtype != b->dtype) {
+  if (domain != Domain::kCompare && !IsVoid(a->dtype) && !IsVoid(b->dtype) &&
+      a->dtype != b->dtype) {
     ctx.Error(ErrorKind::kTypeError, "x1 and x2 must have one dtype, got ", DTypeName(a->dtype),
               " and ", DTypeName(b->dtype), "; convert one of them with astype");
   }
@@ -287,6 +299,13 @@ Tensors ComputeBinary(const ComputeArgs& in, const BinaryRow& row) {
   auto formula = [&](const Indices& i) -> Expr {
     Expr a = operand(0, i);
     Expr b = operand(1, i);
+    if (row.domain == Domain::kCompare) {
+      DLDataType common = CommonDtype(a.dtype(), b.dtype());
+      return row.formula(ir::Cast(common, a), ir::Cast(common, b));
+    }
+    if (row.domain == Domain::kLogic) {
+      return ConvertTo(in.OutDtype(), row.formula(ConvertTo(Bool(), a), ConvertTo(Bool(), b)));
+    }
     if (row.domain != Domain::kFloat) return row.formula(a, b);
     return ir::Cast(in.OutDtype(), row.formula(Widen(a), Widen(b)));
   };
@@ -297,7 +316,7 @@ std::vector<Sample> SamplesFor(const BinaryRow& row) {
   Domain domain = row.domain;
   std::string t = "f32";
   if (domain == Domain::kInteger || domain == Domain::kBits) t = "i32";
-  if (domain == Domain::kBool) t = "bool";
+  if (domain == Domain::kLogic) t = "bool";
   // NumPy has no negative exponents of integers, and no shifts by negative amounts.
   bool small = row.formula == Power || domain == Domain::kInteger;
   std::string range = small ? " in 0..9" : "";

@@ -16,7 +16,7 @@ enum class Domain : uint8_t {
   kNumber,    // floats and integers
   kRounding,  // floats and integers; integers stay themselves
   kBits,      // integers and bool
-  kBool,      // bool
+  kLogic,     // all: a number is true unless it is 0; the result has its dtype
   kTest,      // numbers; the result is bool
 };
 
@@ -57,7 +57,7 @@ Expr BitwiseNot(const Expr& x) {
   return IsBool(x.dtype()) ? ir::Not(x) : CallIntrin(Intrin::kBitNot, {x});
 }
 
-Expr LogicalNot(const Expr& x) { return ir::Not(x); }
+Expr LogicalNot(const Expr& x) { return ConvertTo(x.dtype(), ir::Not(ConvertTo(Bool(), x))); }
 
 Expr IsFiniteNumber(const Expr& x) {
   return IsFloat(x.dtype()) ? CallIntrin(Intrin::kIsFinite, {Widen(x)}) : ir::BoolImm(true);
@@ -95,7 +95,8 @@ const UnaryRow kRows[] = {
     {"isinf", "Is it infinite?", Domain::kTest, IsInfinite, "out = np.isinf(x)"},
     {"isnan", "Is it a NaN?", Domain::kTest, IsNotANumber, "out = np.isnan(x)"},
     {"log", "Natural logarithm.", Domain::kFloat, Call1<Intrin::kLog>, "out = np.log(x)"},
-    {"logical_not", "True where x is False.", Domain::kBool, LogicalNot, "out = np.logical_not(x)"},
+    {"logical_not", "True where x is False.", Domain::kLogic, LogicalNot,
+     "out = np.logical_not(x)"},
     {"negative", "-x.", Domain::kNumber, Negative, "out = np.negative(x)"},
     {"round", "Nearest integer, halves to even.", Domain::kRounding, Call1<Intrin::kRound>,
      "out = np.round(x)"},
@@ -123,7 +124,7 @@ TensorType InferUnary(TypeCtx& ctx, Domain domain) {
     case Domain::kNumber:
     case Domain::kRounding: return ctx.Like(ctx.TensorOf(0, IsNumber, "a tensor of numbers"));
     case Domain::kBits: return ctx.Like(ctx.TensorOf(0, IsBits, "a tensor of integers or bool"));
-    case Domain::kBool: return ctx.Like(ctx.TensorOf(0, IsBool, "a bool tensor"));
+    case Domain::kLogic: return ctx.Like(ctx.Tensor(0));
     case Domain::kTest: break;
   }
   return ctx.Like(ctx.TensorOf(0, IsNumber, "a tensor of numbers"), Bool());
@@ -146,7 +147,7 @@ std::vector<OpDef> unary_ops() {
   std::vector<OpDef> defs;
   for (const UnaryRow& row : kRows) {
     bool bits = row.domain == Domain::kBits;
-    bool truth = row.domain == Domain::kBool;
+    bool truth = row.domain == Domain::kLogic;
     Sample first = {{truth ? "x: bool[4, 8]" : bits ? "x: i32[4, 8]" : "x: f32[4, 8]"}};
     defs.push_back(Define<NoAttrs>({
         .name = row.name,

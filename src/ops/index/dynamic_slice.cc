@@ -18,8 +18,8 @@ Type InferDynamicSlice(TypeCtx& ctx, const NoAttrs&) {
     auto length = t->GetShape();
     if (length.has_value() && !x->IsUnknownRank() &&
         ctx.Prove(ir::NotEqual((*length)[0], Expr(x->ndim)))) {
-      ctx.Error(ErrorKind::kValueError, ctx.ArgName(i), " needs one value for each of the ",
-                x->ndim, " dimensions of x, got ", DescribeExpr((*length)[0]));
+      ctx.Error(ErrorKind::kAttribute, ctx.ArgName(i), " needs one value for each of the ", x->ndim,
+                " dimensions of x, got ", DescribeExpr((*length)[0]));
     }
   }
   return ctx.Result(std::nullopt, x->ndim, x->dtype);

@@ -132,10 +132,8 @@ Type InferGatherNd(TypeCtx& ctx, const GatherNd& a) {
   auto picked = indices->GetShape();
   if (x->IsUnknownRank() || !picked.has_value()) return ctx.Result(std::nullopt, -1, x->dtype);
   auto length = ir::AsInt((*picked)[picked->size() - 1]);
-  if (!length.has_value()) {
-    ctx.Error(ErrorKind::kValueError, "the last dimension of indices must be constant, got ",
-              DescribeType(indices));
-  }
+  // How many dimensions a vector of unknown length picks along is not known either.
+  if (!length.has_value()) return ctx.Result(std::nullopt, -1, x->dtype);
   if (a.batch_dims >= indices->ndim || a.batch_dims + *length > x->ndim) {
     ctx.Error(ErrorKind::kValueError, "indices picks along ", *length, " dimensions after ",
               a.batch_dims, " batch dimensions, which do not fit ", DescribeType(x), " and ",
@@ -234,10 +232,10 @@ Type InferOneHot(TypeCtx& ctx, const OneHot& a) {
   TensorType indices = ctx.TensorOf(0, IsInteger, "a tensor of integers");
   DLDataType on = ctx.Prim(1);
   if (on != ctx.Prim(2)) {
-    ctx.Error(ErrorKind::kTypeError, "on_value and off_value must have one dtype, got ",
+    ctx.Error(ErrorKind::kAttribute, "on_value and off_value must have one dtype, got ",
               DTypeName(on), " and ", DTypeName(ctx.Prim(2)));
   }
-  if (a.depth < 1) ctx.Error(ErrorKind::kValueError, "depth must be at least 1, got ", a.depth);
+  if (a.depth < 1) ctx.Error(ErrorKind::kAttribute, "depth must be at least 1, got ", a.depth);
   if (indices->IsUnknownRank()) return ctx.Result(std::nullopt, -1, on);
   int64_t axis = ctx.Axis(a.axis, indices->ndim + 1);
   auto dims = indices->GetShape();

@@ -84,7 +84,7 @@ Type InferScatterElements(TypeCtx& ctx, const ScatterElements& a) {
   auto places = indices->GetShape();
   auto given = updates->GetShape();
   for (int64_t d = 0; places.has_value() && given.has_value() && d < x->ndim; ++d) {
-    if (ctx.Prove(ir::Less((*given)[d], (*places)[d]))) {
+    if (ctx.Prove(ir::NotEqual((*given)[d], (*places)[d]))) {
       ctx.Error(ErrorKind::kValueError,
                 "updates must have the shape of indices: ", DescribeType(updates), " against ",
                 DescribeType(indices));
@@ -150,6 +150,16 @@ Type InferScatterNd(TypeCtx& ctx, const ScatterNd& a) {
   if (!updates->IsUnknownRank() && updates->ndim != want) {
     ctx.Error(ErrorKind::kValueError, "updates must have ", want, " dimensions, got ",
               DescribeType(updates));
+  }
+  auto dims = x->GetShape();
+  auto given = updates->GetShape();
+  for (int64_t d = 0; dims.has_value() && given.has_value() && d < want; ++d) {
+    const int64_t outer = indices->ndim - 1;
+    const Expr wanted = d < outer ? (*places)[d] : (*dims)[d - outer + *length];
+    if (ctx.Prove(ir::NotEqual((*given)[d], wanted))) {
+      ctx.Error(ErrorKind::kValueError, "updates must have extent ", DescribeExpr(wanted),
+                " in dimension ", d, ", got ", DescribeType(updates));
+    }
   }
   return ctx.Like(x);
 }

@@ -56,7 +56,8 @@ Range SliceRange(Expr begin, Expr end, int64_t stride, const Expr& extent, bool 
   }
   Expr span = forward ? end - begin : begin - end;
   Expr count = simplify(ir::CeilDiv(simplify(span), Expr(std::abs(stride))));
-  if (!prove(ir::GreaterEqual(count, Expr(0)))) count = simplify(ir::Max(count, Expr(0)));
+  if (!inbound && !prove(ir::GreaterEqual(count, Expr(0))))
+    count = simplify(ir::Max(count, Expr(0)));
   return {begin, count};
 }
 
@@ -84,7 +85,7 @@ Exprs ScalarsOf(const TypeCtx& ctx, size_t i) {
   }
   for (const Expr& e : *scalars) {
     if (!ir::IsPrim(e) || !IsInteger(e.dtype())) {
-      ctx.Error(ErrorKind::kTypeError, ctx.ArgName(i), " must hold integers");
+      ctx.Error(ErrorKind::kAttribute, ctx.ArgName(i), " must hold integers");
     }
   }
   return *scalars;
@@ -112,11 +113,11 @@ SliceArgs CheckSliceArgs(const TypeCtx& ctx, int64_t ndim) {
   s.strides = ctx.Has(4) ? Constants(ctx, 4) : Ints(s.axes.size(), 1);
   if (s.begin.size() != s.axes.size() || s.end.size() != s.axes.size() ||
       s.strides.size() != s.axes.size()) {
-    ctx.Error(ErrorKind::kValueError, "axes, begin, end and strides must have one length, got ",
+    ctx.Error(ErrorKind::kAttribute, "axes, begin, end and strides must have one length, got ",
               s.axes.size(), ", ", s.begin.size(), ", ", s.end.size(), " and ", s.strides.size());
   }
   for (int64_t stride : s.strides) {
-    if (stride == 0) ctx.Error(ErrorKind::kValueError, "a stride must not be 0");
+    if (stride == 0) ctx.Error(ErrorKind::kAttribute, "a stride must not be 0");
   }
   return s;
 }

@@ -174,7 +174,7 @@ Type InferSplit(TypeCtx& ctx, const Split& a) {
               "indices_or_sections must be a number of parts or a list of indices");
   }
   if (sections && *sections < 1) {
-    ctx.Error(ErrorKind::kValueError, "cannot split into ", *sections, " parts");
+    ctx.Error(ErrorKind::kAttribute, "cannot split into ", *sections, " parts");
   }
   size_t num_parts = sections ? *sections : indices->size() + 1;
   if (x->IsUnknownRank() || !x->GetShape().has_value()) {

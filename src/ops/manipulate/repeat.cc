@@ -48,13 +48,16 @@ Tensors ComputePermute(const ComputeArgs& in, const PermuteDims& a) {
 
 Type InferBroadcastTo(TypeCtx& ctx, const NoAttrs&) {
   TensorType x = ctx.Tensor(0);
+  if (ctx.type(1).as<ir::ShapeTypeObj>() == nullptr) {
+    ctx.Error(ErrorKind::kTypeError, "shape must be a shape, got ", DescribeType(ctx.type(1)));
+  }
   auto to = ctx.Shape(1);
   int64_t ndim = ctx.Rank(1);
   if (!x->IsUnknownRank() && ndim >= 0 && x->ndim > ndim) {
     ctx.Error(ErrorKind::kValueError, DescribeType(x),
               " has more dimensions than the shape, which ", "has ", ndim);
   }
-  if (!to) return ctx.Result(std::nullopt, ndim, x->dtype);
+  if (!to) return ctx.OfShape(1, x->dtype);
   if (auto from = x->GetShape()) {
     size_t skip = to->size() - from->size();
     for (size_t d = 0; d < from->size(); ++d) {
@@ -67,7 +70,7 @@ Type InferBroadcastTo(TypeCtx& ctx, const NoAttrs&) {
       }
     }
   }
-  return ctx.Result(*to, x->dtype);
+  return ctx.OfShape(1, x->dtype);
 }
 
 // A dimension that may or may not be 1 is decided when the program runs.
@@ -192,7 +195,10 @@ struct ReverseSequence {
 
 Type InferReverseSequence(TypeCtx& ctx, const ReverseSequence& a) {
   TensorType x = ctx.Tensor(0);
-  ctx.TensorOf(1, IsInteger, "a tensor of integers");
+  const TensorType counts = ctx.Tensor(1);
+  if (!IsVoid(counts->dtype) && !IsInteger(counts->dtype)) {
+    ctx.Error(ErrorKind::kValueError, "seq_lengths must hold integers, got ", ctx.Describe(1));
+  }
   ctx.CheckRank(1, 1);
   if (!x->IsUnknownRank()) {
     int64_t seq = ctx.Axis(a.seq_axis, x->ndim);

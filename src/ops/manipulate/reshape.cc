@@ -87,10 +87,10 @@ Dims Resolve(const TypeCtx& ctx, const std::optional<Dims>& x, const Dims& shape
       dims[d] = (*x)[d];
     } else if (value.has_value() && *value < 0) {
       if (*value != -1) {
-        ctx.Error(ErrorKind::kValueError, "a dimension of the shape is ", *value,
+        ctx.Error(ErrorKind::kAttribute, "a dimension of the shape is ", *value,
                   "; use sizes of at least 0, or -1 for the one to be computed");
       }
-      if (rest) ctx.Error(ErrorKind::kValueError, "only one dimension of the shape may be -1");
+      if (rest) ctx.Error(ErrorKind::kAttribute, "only one dimension of the shape may be -1");
       rest = d;
       continue;
     }
@@ -119,7 +119,7 @@ Type InferReshape(TypeCtx& ctx, const NoAttrs&) {
     ctx.Error(ErrorKind::kTypeError, "shape must be a shape, got ", DescribeType(ctx.type(1)));
   }
   auto shape = ctx.Shape(1);
-  if (!shape) return ctx.Result(std::nullopt, ctx.Rank(1), x->dtype);
+  if (!shape) return ctx.OfShape(1, x->dtype);
   std::optional<Dims> from;
   if (auto dims = x->GetShape()) from = *dims;
   if (!from && HasRest(*shape)) return ctx.Result(std::nullopt, ctx.Rank(1), x->dtype);
@@ -132,7 +132,7 @@ Type InferReshape(TypeCtx& ctx, const NoAttrs&) {
                 " elements, the shape ", DescribeDims(to), " has ", DescribeExpr(after));
     }
   }
-  return ctx.Result(to, x->dtype);
+  return HasRest(*shape) || HasZero(*shape) ? ctx.Result(to, x->dtype) : ctx.OfShape(1, x->dtype);
 }
 
 Type InferFlatten(TypeCtx& ctx, const NoAttrs&) {
@@ -176,8 +176,7 @@ Type InferSqueeze(TypeCtx& ctx, const AxisList& a) {
     if (std::find(axes.begin(), axes.end(), d) == axes.end()) {
       kept.push_back(dim);
     } else if (ctx.Prove(ir::NotEqual(dim, Expr(1)))) {
-      ctx.Error(ErrorKind::kValueError, "axis ", d, " of ", DescribeType(x), " has extent ",
-                DescribeExpr(dim), ", not 1");
+      kept.push_back(dim);  // as PyTorch has it: only extents of 1 can go
     }
   }
   return ctx.Result(kept, x->dtype);
@@ -189,7 +188,11 @@ Tensors ComputeSqueeze(const ComputeArgs& in, const AxisList& a) {
   std::vector<bool> gone(x.ndim());
   for (int d = 0; d < x.ndim(); ++d) gone[d] = !a.axis && ir::IsIntValue(x->shape[d], 1);
   if (a.axis) {
-    for (int64_t axis : *a.axis) gone.at(axis < 0 ? axis + x.ndim() : axis) = true;
+    std::unique_ptr<ir::TypeContext> facts = MakeTypeContext();
+    for (int64_t axis : *a.axis) {
+      const int64_t d = axis < 0 ? axis + x.ndim() : axis;
+      gone.at(d) = !facts->Prove(ir::NotEqual(x->shape[d], Expr(1)));
+    }
   }
   auto formula = [&](const Indices& i) {
     Indices at;

@@ -92,24 +92,14 @@ void CheckSpatial(const TypeCtx& ctx, const char* attr, const Ints& values, size
   }
 }
 
-namespace {
-
-// Arrives in Python as relaxvm.error.AttributeValueError.
-[[noreturn]] void RefuseAttribute(const std::string& message) {
-  throw tvm::ffi::Error("AttributeValueError", message, "");
-}
-
-}  // namespace
-
 void RequireCount(const char* op, const char* attr, const Ints& values, size_t count) {
   if (values.size() == count) return;
-  RefuseAttribute(std::string(op) + ": " + attr + " needs " + std::to_string(count) +
-                  " values, got " + std::to_string(values.size()));
+  Fail(ErrorKind::kAttribute, op, ": ", attr, " needs ", count, " values, got ", values.size());
 }
 
 void RequireGroups(const char* op, int64_t groups) {
   if (groups >= 1) return;
-  RefuseAttribute(std::string(op) + ": groups must be at least 1, got " + std::to_string(groups));
+  Fail(ErrorKind::kAttribute, op, ": groups must be at least 1, got ", groups);
 }
 
 void CheckSize(const TypeCtx& ctx, size_t i, int64_t count) {

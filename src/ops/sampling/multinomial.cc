@@ -19,6 +19,12 @@ Type InferMultinomial(TypeCtx& ctx, const Multinomial& a) {
   }
   auto us = uniform->GetShape();
   auto ss = ctx.Shape(2);
+  for (const auto& shape : {us ? std::optional<Dims>(*us) : std::nullopt, ss}) {
+    if (!shape || !ctx.Prove(ir::NotEqual((*shape)[1], Expr(1)))) continue;
+    ctx.Error(ErrorKind::kValueError,
+              "uniform_sample and sample_indices hold one value a row: ", ctx.Describe(1), ", ",
+              ctx.Describe(2));
+  }
   if (!us.has_value() || !ss) return ctx.Result(std::nullopt, 2, dtype);
   if (ctx.Prove(ir::NotEqual((*us)[0], (*ss)[0]))) {
     ctx.Error(ErrorKind::kValueError,

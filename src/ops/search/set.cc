@@ -19,6 +19,8 @@ bool Flag(const TypeCtx& ctx, size_t i) {
 Type InferUnique(TypeCtx& ctx, const NoAttrs&) {
   TensorType x = ctx.Tensor(0);
   Flag(ctx, 1);
+  // A single element is the only one.
+  const std::optional<Dims> count = x->ndim == 0 ? std::optional<Dims>({Expr(1)}) : std::nullopt;
   int64_t ndim = 1;
   if (ctx.Has(5)) {
     ctx.Prim(5);
@@ -27,9 +29,9 @@ Type InferUnique(TypeCtx& ctx, const NoAttrs&) {
     if (!x->IsUnknownRank()) ctx.Axis(*axis, x->ndim);
     ndim = x->ndim;
   }
-  ffi::Array<Type> results{ctx.Result(std::nullopt, ndim, x->dtype)};
+  ffi::Array<Type> results{ctx.Result(count, ndim, x->dtype)};
   for (size_t i = 2; i < 5; ++i) {
-    if (Flag(ctx, i)) results.push_back(ctx.Result(std::nullopt, 1, Int(64)));
+    if (Flag(ctx, i)) results.push_back(ctx.Result(count, 1, Int(64)));
   }
   if (results.size() == 1) return results[0];
   return ir::TupleType(results);

@@ -167,7 +167,10 @@ class OutputWriter : public ir::Mutator {
   ir::Function Run() {
     Collect();
     ffi::Array<Var> params = func_->params;
-    params.insert(params.begin() + NumInput(func_.get()), set_);
+    // Behind the inputs; without weights these are all parameters.
+    const auto num_input = ir::GetAttr<int64_t>(func_->attrs, ir::attr::kNumInput,
+                                                static_cast<int64_t>(params.size()));
+    params.insert(params.begin() + num_input, set_);
     ffi::Array<ir::Binding> bindings;
     // Results that no binding makes: parameters first of all, other values at the end.
     for (const Var& param : func_->params) Write(param, &bindings);

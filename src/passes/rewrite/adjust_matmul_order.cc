@@ -75,6 +75,7 @@ Factors FactorsOf(const Expr& e, const PatternMatcher& matched) {
 }
 
 // Rows and columns of a factor, as it stands in a product of three; a vector is one row or column.
+// The matrices of an outer factor with more dimensions count as one with all their rows or columns.
 struct Matrix {
   Expr rows, columns;
 };
@@ -84,7 +85,13 @@ std::optional<Matrix> SizeOf(const Expr& e, bool flipped, bool last) {
   const ffi::Array<Expr> d = dims.value();
   const size_t n = d.size();
   if (n == 1) return last ? Matrix{d[0], Expr(1)} : Matrix{Expr(1), d[0]};
-  return flipped ? Matrix{d[n - 1], d[n - 2]} : Matrix{d[n - 2], d[n - 1]};
+  if (flipped) return Matrix{d[n - 1], d[n - 2]};
+  Matrix matrix{d[n - 2], d[n - 1]};
+  for (size_t i = 0; i + 2 < n; ++i) {
+    Expr& side = last ? matrix.columns : matrix.rows;
+    side = side * d[i];
+  }
+  return matrix;
 }
 
 class Orderer {
@@ -109,9 +116,9 @@ class Orderer {
   Expr Choose(const ir::CallObj* outer, const Expr& a, const Expr& b, const Expr& c,
               bool ab_flipped, bool bc_flipped, bool left_first,
               const PatternMatcher& matched) const {
-    if (RankOf(b) != 2 || RankOf(a) < 1 || RankOf(c) < 1 || RankOf(a) > 2 || RankOf(c) > 2) {
-      return Expr();
-    }
+    if (RankOf(b) != 2 || RankOf(a) < 1 || RankOf(c) < 1) return Expr();
+    if (RankOf(a) > 2 && RankOf(c) > 2) return Expr();
+    if ((RankOf(a) > 2 && ab_flipped) || (RankOf(c) > 2 && bc_flipped)) return Expr();
     auto want = WantLeftFirst(a, b, c, ab_flipped, bc_flipped, matched);
     if (!want || *want == left_first) return Expr();
     auto part = [](const Expr& e, bool flipped) { return flipped ? Transposed(e) : e; };

@@ -75,7 +75,6 @@ def test_a_single_one_is_no_tuple():
         @R.function(private=True)
         def f(a: {F32}) -> {F32}:
             b = R.exp(a)
-            t = (a, b)
             return b
         """,
     )

@@ -28,8 +28,41 @@ CASES = [
     ("depth-first", "from-inputs", "c1 b1 b2 c2 d", "c1 c2 b1 b2 d"),
     ("breadth-first", "from-inputs", "b1 b2 c1 c2 d", "b1 c1 b2 c2 d"),
     ("depth-first", "from-outputs", "b1 c1 b2 c2 d", "b1 b2 c1 c2 d"),
-    ("breadth-first", "from-outputs", "b1 b2 c1 c2 d", "b1 c1 b2 c2 d"),
+    ("breadth-first", "from-outputs", "b1 b2 c1 c2 d", "c1 b1 c2 b2 d"),
 ]
+
+
+def test_results_are_gone_back_from_in_the_order_in_which_they_are_returned():
+    script = """
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            {}
+            R.output(a, b)
+        return (a, b)
+    """
+    a, b = "a = R.exp(x)", "b = R.exp(y)"
+    gap = "\n            "
+    check_pass(
+        TopologicalSort(direction="from-outputs"),
+        script.format(gap.join([b, a])),
+        script.format(gap.join([a, b])),
+    )
+
+
+def test_parameters_become_known_one_after_another():
+    script = """
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            a = R.exp(x)
+            {}
+            R.output(b, d)
+        return (b, d)
+    """
+    b, d = "b = R.add(a, y)", "d = R.sin(x)"
+    gap = "\n            "
+    check_pass(TopologicalSort(), script.format(gap.join([b, d])), script.format(gap.join([d, b])))
 
 
 @pytest.mark.parametrize("order, direction, before, after", CASES)

@@ -26,7 +26,7 @@ def test_result_leaves_right_after_it_is_made():
         """,
         after=f"""
         @R.function(pure=False)
-        def main({SET}, a: R.Tensor((4,), "float32")) -> R.Tuple():
+        def main(a: R.Tensor((4,), "float32"), {SET}) -> R.Tuple():
             _: R.Tuple() = put(R.prim_value(1), a)
             c: R.Tensor((4,), "float32") = R.exp(a)
             _1: R.Tuple() = put(R.prim_value(2), c)
@@ -48,7 +48,7 @@ def test_single_result_is_number_0():
         """,
         after=f"""
         @R.function(pure=False)
-        def main({SET}, a: R.Tensor((4,), "float32")) -> R.Tuple():
+        def main(a: R.Tensor((4,), "float32"), {SET}) -> R.Tuple():
             c: R.Tensor((4,), "float32") = R.exp(a)
             _: R.Tuple() = put(R.prim_value(0), c)
             return R.tuple()
@@ -80,7 +80,7 @@ def test_runs_with_both():
     def put(index, value):
         given[index] = value.numpy()
 
-    vm["main"](put, get)
+    vm["main"](get, put)
     assert asked == [(0, "a"), (1, "b")]
     np.testing.assert_array_equal(given[0], weights[0].T)
     np.testing.assert_array_equal(given[1], weights[1] + 1)

@@ -67,3 +67,23 @@ def test_transposed_product_is_taken_apart():
             return y
         """,
     )
+
+
+def test_batches_count_as_rows():
+    check_pass(
+        AdjustMatmulOrder(),
+        before="""
+        @R.function
+        def main(x: R.Tensor((2, 4, 8), "float32"), a: R.Tensor((8, 2), "float32"), b: R.Tensor((2, 8), "float32")):
+            w = R.matmul(a, b)
+            y = R.matmul(x, w)
+            return y
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor((2, 4, 8), "float32"), a: R.Tensor((8, 2), "float32"), b: R.Tensor((2, 8), "float32")):
+            w = R.matmul(x, a)
+            y = R.matmul(w, b)
+            return y
+        """,
+    )

@@ -288,3 +288,8 @@ def test_effects_between_keep_values_apart():
 def test_expression_pattern_is_one_expression():
     v = relax.Var("v")
     assert is_expr(v).match(v) and not is_expr(v).match(relax.Var("v"))
+
+
+def test_pattern_is_made_of_patterns() -> None:
+    with pytest.raises(TypeError, match="a pattern is made of patterns"):
+        is_op("relax.nn.relu")(None)  # type: ignore[arg-type]

@@ -41,8 +41,12 @@ class DFPattern(Object):
         name: str = "",
         number: int = -1,
     ) -> None:
+        parts = list(parts)
+        for part in parts:
+            if not isinstance(part, DFPattern):
+                raise TypeError(f"a pattern is made of patterns, got {part!r}; use wildcard()")
         self.__init_handle_by_constructor__(
-            _pattern, _KINDS.index(kind), list(parts), value, name, number
+            _pattern, _KINDS.index(kind), parts, value, name, number
         )
 
     def __call__(

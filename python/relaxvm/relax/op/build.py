@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import inspect
 import sys
 import types
@@ -30,6 +31,12 @@ _ANNOTATIONS = {
     "any": "Any",
 }
 _DTYPE_TYPES = ("dtype", "dtype?")
+# Attributes that Python takes in another order than scripts print them.
+_ATTR_ORDER = {
+    "dequantize": ("axis", "out_dtype"),
+    "nn.pad": ("pad_width", "pad_mode", "pad_value"),
+    "quantize": ("axis", "out_dtype"),
+}
 
 
 class Row:
@@ -38,7 +45,7 @@ class Row:
     def __init__(self, row: Sequence[Any]) -> None:
         name, doc, args, attrs, variadic = row
         self.name, self.doc, self.variadic = str(name), str(doc), bool(variadic)
-        self.args = [(str(a[0]), str(a[1]), int(a[2]), bool(a[3])) for a in args]
+        self.args = [(str(a[0]), str(a[1]), int(a[2]), bool(a[3]), a[4]) for a in args]
         self.attrs = [(str(f[0]), str(f[1]), str(f[2]), f[3], bool(f[4])) for f in attrs]
         self.dtypes = {f[0] for f in self.attrs if f[1] in _DTYPE_TYPES}
         self.kinds = [a[2] for a in self.args]
@@ -122,15 +129,20 @@ def _signature(row: Row) -> inspect.Signature:
     kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     params = []
     optional_seen = False
-    for name, _, _, optional in row.args:
+    for name, _, _, optional, value in row.args:
         optional_seen = optional_seen or optional
-        default = None if optional_seen else _EMPTY
+        default = value if optional_seen else _EMPTY
         params.append(inspect.Parameter(name, kind, default=default, annotation="Expr"))
     if row.variadic and params:
         last = params.pop()
         params.append(last.replace(kind=inspect.Parameter.VAR_POSITIONAL, default=_EMPTY))
         kind = inspect.Parameter.KEYWORD_ONLY
-    for name, type_name, _, default, required in row.attrs:
+    attrs = (
+        sorted(row.attrs, key=lambda f: _ATTR_ORDER.get(row.name, ()).index(f[0]))
+        if (row.name in _ATTR_ORDER)
+        else row.attrs
+    )
+    for name, type_name, _, default, required in attrs:
         base = _ANNOTATIONS[type_name.rstrip("?")] + (" | None" if type_name.endswith("?") else "")
         missing = _EMPTY if required and not optional_seen else default
         params.append(inspect.Parameter(name, kind, default=missing, annotation=base))
@@ -147,9 +159,15 @@ def usage(signature: inspect.Signature) -> str:
     return ", ".join(parts)
 
 
+def _nothing() -> Any:
+    from ..expr import Tuple
+
+    return Tuple([])
+
+
 def _doc(row: Row) -> str:
     lines = [row.doc, "", "Parameters", "----------"]
-    lines += [f"{name}\n    {doc}" for name, doc, _, _ in row.args]
+    lines += [f"{name}\n    {doc}" for name, doc, *_ in row.args]
     lines += [f"{name} : {type_name}\n    {doc}" for name, type_name, doc, _, _ in row.attrs]
     return "\n".join(lines)
 
@@ -171,13 +189,19 @@ def make_function(row: Row) -> Callable[..., Call]:
             raise TypeError(f"{row.name}: {error}; it takes ({usage(signature)})") from None
         given = bound.arguments
         values: list[Any] = []
-        for name in arg_names:
+        num_left_out = 0
+        for name, _, _, optional, default in row.args:
             if row.variadic and name == arg_names[-1]:
                 values.extend(given.get(name, ()))
-            elif name in given and given[name] is not None:
-                values.append(given[name])
-            elif name in given:
-                break
+                continue
+            value = given.get(name, default)
+            if value is None and optional:
+                num_left_out += 1
+                continue
+            # What is left out before an argument that is given keeps its place: the empty tuple.
+            values.extend(_nothing() for _ in range(num_left_out))
+            num_left_out = 0
+            values.append(value)
         attrs = {name: given[name] for name in attr_names if name in given}
         return call_operator(row.name, values, attrs)
 
@@ -214,6 +238,7 @@ def _module(package: str, folders: Sequence[str]) -> types.ModuleType:
                 name, f"Operators relax.{folder}.*, made from the table of operators."
             )
             made.__path__ = []  # type: ignore[attr-defined]
+            made.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
             sys.modules[name] = made
             setattr(module, folder, made)
         module = sys.modules[name]

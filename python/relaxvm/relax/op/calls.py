@@ -265,6 +265,49 @@ def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: Any = 
     return product if bias is None else call_operator("add", [product, bias])
 
 
+def _attention(base: Callable[..., Call]) -> Callable[..., Call]:
+    """nn.attention, and nn.attention_bias when there is a bias."""
+    biased = make_function(ROWS["nn.attention_bias"])
+
+    @functools.wraps(base)
+    def attention(
+        query: Expr,
+        key: Expr,
+        value: Expr,
+        bias: Expr | None = None,
+        scale: float | None = None,
+        causal_mask: str | None = None,
+        window_size: int | None = None,
+        softcap: float | None = None,
+    ) -> Call:
+        attrs = {
+            "scale": scale,
+            "causal_mask": causal_mask,
+            "window_size": window_size,
+            "softcap": softcap,
+        }
+        if bias is None:
+            return base(query, key, value, **attrs)
+        return biased(query, key, value, bias, **attrs)
+
+    del attention.__dict__["__signature__"]
+    del attention.__wrapped__  # type: ignore[attr-defined]
+    return attention
+
+
+def masked_fill(x: Expr, mask: Expr, value: Expr | float) -> Call:
+    """`value` where the mask is true, else x."""
+    fill = value if isinstance(value, Expr) else prim_value(value)
+    if isinstance(value, (bool, int, float)) and isinstance(x.ty, TensorType) and x.ty.dtype:
+        fill = const(value, x.ty.dtype)
+    return call_operator("where", [mask, call_operator("full_like", [x, fill]), x])
+
+
+def relu6(data: Expr) -> Call:
+    """Between 0 and 6."""
+    return make_function(ROWS["clip"])(data, 0, 6)
+
+
 def _is_scalar(value: Any) -> bool:
     from ...ir.type import PrimType
 
@@ -317,6 +360,7 @@ SPECIAL: dict[str, Callable[..., Call]] = {
     "invoke_pure_closure": invoke_pure_closure,
     "layout_transform": layout_transform,
     "make_closure": make_closure,
+    "nn.attention": _attention(make_function(ROWS["nn.attention"])),
     "ones": _with_shape("ones"),
     "print": print_,
     "to_vdevice": to_vdevice,
@@ -329,4 +373,6 @@ EXTRA: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "call_op": ((), call_op),
     "call_packed": ((), call_packed),
     "linear": ((), linear),
+    "masked_fill": ((), masked_fill),
+    "relu6": (("nn",), relu6),
 }

@@ -5,7 +5,7 @@ imported: name, options, defaults and documentation stand there once."""
 from __future__ import annotations
 
 from ...transform import Pass, PassContext, PassInfo, Sequential, module_pass
-from .factories import install
+from .factories import install, tidied
 from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
 
@@ -24,5 +24,8 @@ __all__ = [
 ]
 __all__ += install(globals())
 FuseOpsByPattern = fuse_ops_by_pattern(globals()["FuseOpsByPattern"])
+for _name in ("ExpandTupleArguments", "InlinePrivateFunctions", "RemoveUnusedOutputs"):
+    _always = _name != "InlinePrivateFunctions"
+    globals()[_name] = tidied(globals()[_name], globals(), _always)
 VMBuiltinLower = globals()["LowerRuntimeBuiltin"]  # its name in older programs
 __all__.append("VMBuiltinLower")

@@ -10,7 +10,8 @@ from typing import Any
 
 from ... import _compiler
 from ...ir.base import plain
-from ...transform.passes import BuiltinPass
+from ...ir.module import IRModule
+from ...transform.passes import BuiltinPass, PassContext, Sequential
 from ..op.build import usage
 
 
@@ -58,6 +59,33 @@ def make_factory(name: str, options: str, doc: str) -> Callable[..., BuiltinPass
     factory.__doc__ = doc
     factory.__signature__ = signature  # type: ignore[attr-defined]
     return factory
+
+
+class _Tidied(Sequential):
+    """A pass that leaves aliases and dead code behind, and those that clear them away when it has changed something."""
+
+    def run(self, mod: IRModule, context: PassContext) -> IRModule:
+        changed = self.passes[0](mod)
+        return mod if changed.same_as(mod) else super().run(mod, context)
+
+
+def tidied(
+    factory: Callable[..., BuiltinPass], names: dict[str, Any], always: bool
+) -> Callable[..., Sequential]:
+    """The factory of a pass after which aliases and dead code are cleared away, `always` or after a change."""
+
+    def tidy(*args: Any, **kwargs: Any) -> Sequential:
+        steps = [
+            factory(*args, **kwargs),
+            names["CanonicalizeBindings"](),
+            names["DeadCodeElimination"](),
+        ]
+        return (Sequential if always else _Tidied)(steps, name=factory.__name__)
+
+    tidy.__name__ = tidy.__qualname__ = factory.__name__
+    tidy.__doc__, tidy.__module__ = factory.__doc__, factory.__module__
+    tidy.__signature__ = inspect.signature(factory)  # type: ignore[attr-defined]
+    return tidy
 
 
 def install(names: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import sys
 import types
+import typing
 from typing import Any
 
 from ...error import DiagnosticError
@@ -66,6 +67,7 @@ def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
     if isinstance(text, types.FunctionType):
         raise TypeError("decorate a function with @R.function or @T.prim_func to parse it")
     names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
+    names["TypeVar"] = typing.TypeVar  # how sizes are declared ahead of the functions
     names.update(extra_vars or {})
     source = Source("<script>", str(text))
     if len(source.tree.body) == 1 and isinstance(source.tree.body[0], ast.Expr):
