@@ -190,8 +190,10 @@ TensorType TypeCtx::Result(Dims dims, DLDataType dtype) const {
 
 TensorType TypeCtx::OfShape(size_t i, DLDataType dtype) const {
   TensorType result = Result(Shape(i), Rank(i), dtype);
-  // A variable stays the shape: what is known of its values is known of the variable.
-  if (arg(i).as<ir::VarObj>() == nullptr || type(i).as<ir::ShapeTypeObj>() == nullptr) {
+  // A variable stays the shape: what is known of its values is known of the variable.  One that
+  // only a dataflow block sees does so only where nothing else is known.
+  const bool local = arg(i).as<ir::DataflowVarObj>() != nullptr && result->GetShape().has_value();
+  if (arg(i).as<ir::VarObj>() == nullptr || type(i).as<ir::ShapeTypeObj>() == nullptr || local) {
     return result;
   }
   return TensorType(arg(i), dtype, result->vdevice);

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaxvm import te
+from relaxvm import relax, te
 from relaxvm.ir import assert_structural_equal
 from relaxvm.relax.analysis import well_formed
 from relaxvm.script import ir as I
@@ -122,3 +122,18 @@ def test_a_builder_builds_one_thing():
         build()
         with pytest.raises(RuntimeError, match="one function or one module"):
             build()
+
+
+def test_variables_get_names_and_bindings_come_whole() -> None:
+    with IRBuilder() as builder:
+        with relax_builder.function():
+            R.func_name("main")
+            x = R.arg("x", relax.TensorType((2,), "float32"))
+            R.func_ret_type(relax.TensorType((2,), "float32"))
+            value = relax.BlockBuilder().normalize(relax.op.exp(x))
+            y = R.emit_var_binding(relax.VarBinding(relax.Var("y", value.ty), value))
+            z = IRBuilder.name("z", R.emit(relax.op.add(y, x)))
+            R.func_ret_value(z)
+    bindings = builder.get().body.blocks[0].bindings
+    assert [b.var.name for b in bindings] == ["y", "z"]
+    assert builder.get().body.body.same_as(bindings[1].var)

@@ -248,6 +248,9 @@ class PyExprMutator(ExprFunctor):
 
     def visit_function_(self, op: Any) -> Expr:
         params = [self.visit_var_def(p) for p in op.params]
+        for param, new in zip(op.params, params):
+            if not new.same_as(param):
+                self.set_var_remap(param, new)
         body = self.visit_with_new_scope(op.body)
         return Function(params, body, op.ret_ty, op.is_pure, op.attrs, op.span)
 
@@ -290,19 +293,22 @@ class PyExprMutator(ExprFunctor):
         if var.same_as(binding.var) and value.same_as(binding.value):
             self.builder_.emit_normalized(binding)
             return
-        self.builder_.emit_normalized(VarBinding(self._typed(binding.var, value), value))
+        self.builder_.emit_normalized(VarBinding(self._typed(binding.var, var, value), value))
 
     def visit_match_cast_(self, binding: Any) -> None:
         value = self.builder_.normalize(self.visit_expr(binding.value))
-        self.builder_.emit_normalized(MatchCast(self.visit_var_def(binding.var), value, binding.ty))
+        var = self.visit_var_def(binding.var)
+        if not var.same_as(binding.var):
+            self.set_var_remap(binding.var, var)
+        self.builder_.emit_normalized(MatchCast(var, value, binding.ty))
 
-    def _typed(self, var: Var, value: Expr) -> Var:
-        """The variable, or one of the value's type in its place."""
+    def _typed(self, old: Var, var: Var, value: Expr) -> Var:
+        """`var`, or one of the value's type, in the place of `old`."""
         from ..ir.base import structural_equal
 
-        if value.ty is None or structural_equal(var.ty, value.ty):
-            return var
-        return self.set_var_remap(var, type(var)(var.name, value.ty))
+        if value.ty is not None and not structural_equal(var.ty, value.ty):
+            var = type(var)(var.name, value.ty)
+        return var if var.same_as(old) else self.set_var_remap(old, var)
 
     def visit_var_def_(self, var: Any) -> Var:
         return var
@@ -326,6 +332,8 @@ class PyExprMutator(ExprFunctor):
     def with_ty(self, var: Var, ty: Any) -> Var:
         """The variable with another type."""
         return type(var)(var.name, ty)
+
+    with_type = with_ty  # its newer name
 
 
 def rename_global_vars(mod: IRModule, replacements: Mapping[Any, Any]) -> IRModule:

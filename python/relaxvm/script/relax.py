@@ -142,6 +142,9 @@ def func_ret_ty(ty: _Any) -> None:
     _built("func_ret_ty").ret_ty = plain(ty)
 
 
+func_ret_type = func_ret_ty
+
+
 def func_ret_value(value: _Any) -> None:
     """The result of the function that an IRBuilder builds."""
     _built("func_ret_value").result = value
@@ -168,6 +171,29 @@ def emit(value: _Any, annotate_ty: _Any = None) -> _Any:
     """The value itself: assigning it binds it.  For an IRBuilder the variable that it is bound to."""
     function = _current_function()
     return to_expr(value) if function is None else function.emit(value, annotate_ty)
+
+
+def emit_var_binding(binding: _Any) -> _Any:
+    """A whole binding in the function that an IRBuilder builds: its variable."""
+    _built("emit_var_binding").builder.emit_normalized(binding)
+    return binding.var
+
+
+def device(device_type: _Any, index: int = 0) -> _Any:
+    """A device by its kind, a name or DLPack's number."""
+    from ..runtime import device as of_kind
+
+    return of_kind(device_type, index)
+
+
+def cpu(index: int = 0) -> _Any:
+    """A CPU."""
+    return device("cpu", index)
+
+
+def cuda(index: int = 0) -> _Any:
+    """A GPU of NVIDIA."""
+    return device("cuda", index)
 
 
 def emit_with_type(op: _Text, args: _Any, ty_args: _Any = None) -> _Any:
@@ -246,7 +272,7 @@ def _install() -> None:
         first = name.split(".")[0]
         if first not in names:
             names[first] = getattr(_op, first)
-    for name in ("call_op", "call_packed", "linear"):
+    for name in ("call_op", "call_packed", "linear", "masked_fill"):
         names[name] = getattr(_op, name)
 
 

@@ -59,7 +59,7 @@ Type InferView(TypeCtx& ctx, const NoAttrs&) {
                 DTypeName(dtype), " does not fit into ", DescribeType(x));
     }
   }
-  return ctx.OfShape(1, dtype);
+  return dims ? ctx.Result(*dims, dtype) : ctx.OfShape(1, dtype);
 }
 
 Type InferSame(TypeCtx& ctx, const NoAttrs&) { return ctx.Tensor(0); }

@@ -84,7 +84,7 @@ Type InferScatterElements(TypeCtx& ctx, const ScatterElements& a) {
   auto places = indices->GetShape();
   auto given = updates->GetShape();
   for (int64_t d = 0; places.has_value() && given.has_value() && d < x->ndim; ++d) {
-    if (ctx.Prove(ir::NotEqual((*given)[d], (*places)[d]))) {
+    if (ctx.Prove(ir::Less((*given)[d], (*places)[d]))) {
       ctx.Error(ErrorKind::kValueError,
                 "updates must have the shape of indices: ", DescribeType(updates), " against ",
                 DescribeType(indices));

@@ -132,7 +132,7 @@ Type InferReshape(TypeCtx& ctx, const NoAttrs&) {
                 " elements, the shape ", DescribeDims(to), " has ", DescribeExpr(after));
     }
   }
-  return HasRest(*shape) || HasZero(*shape) ? ctx.Result(to, x->dtype) : ctx.OfShape(1, x->dtype);
+  return ctx.Result(to, x->dtype);
 }
 
 Type InferFlatten(TypeCtx& ctx, const NoAttrs&) {

@@ -27,7 +27,7 @@ Type InferCollapse(TypeCtx& ctx, const NoAttrs&) {
                 DescribeDims(*to), ": ", DescribeExpr(have), " against ", DescribeExpr(want));
     }
   }
-  return ctx.OfShape(1, x->dtype);
+  return to ? ctx.Result(*to, x->dtype) : ctx.OfShape(1, x->dtype);
 }
 
 Tensors ComputeCollapse(const ComputeArgs& in, const NoAttrs&) {

@@ -53,6 +53,14 @@ class IRBuilder:
     def is_in_scope() -> bool:
         return bool(_stack.builders)
 
+    @staticmethod
+    def name(name: str, value: Any) -> Any:
+        """Calls the variable `value` of the function that is being built `name`."""
+        function = current_function()
+        if function is not None and isinstance(value, Var):
+            function.names[value] = name
+        return value
+
     def get(self) -> Any:
         """The function, or the module when an ir_module was opened."""
         if self.result is None:
@@ -91,6 +99,19 @@ class ModuleFrame:
             self.owner.finish(self.builder.get())
 
 
+def _renamer(names: Mapping[Var, str]) -> Any:
+    """A mutator that gives variables other names."""
+    from ...relax.expr_functor import PyExprMutator
+
+    class Renamer(PyExprMutator):
+        def visit_var_def_(self, var: Any) -> Any:
+            return type(var)(names[var], var.ty, var.span) if var in names else var
+
+        visit_dataflow_var_def_ = visit_var_def_
+
+    return Renamer()
+
+
 class FunctionFrame:
     """One function: its name, parameters and bindings, in the order of the calls."""
 
@@ -98,6 +119,7 @@ class FunctionFrame:
         self.is_pure, self.is_private = is_pure, is_private
         self.params: list[Var] = []
         self.attrs: dict[str, Any] = {}
+        self.names: dict[Var, str] = {}  # that IRBuilder.name gives to variables
         self.name: str | None = None
         self.ret_ty: Any = None
         self.result: Any = None
@@ -142,7 +164,11 @@ class FunctionFrame:
                 self.attrs.setdefault("global_symbol", self.name)
         self.scope.attrs, self.scope.ret_ty = self.attrs, self.ret_ty
         name = self.builder.emit_func_output(self.result, self.params)
-        self.function = self.builder.get()[name]
+        func = self.builder.get()[name]
+        if self.names:
+            func = _renamer(self.names).visit_expr(func)
+            self.builder.update_func(name, func)
+        self.function = func
 
     def arg(self, name: str, ty: Any) -> Var:
         self.params.append(Var(name, plain(ty), current_span()))

@@ -157,7 +157,7 @@ def _places(g: Graph, x: Any, size: list, strides: list, pads: list, steps: list
     ]
     width = [0, 0] * lead + [v for pair in zip(pads, after) for v in pair]
     lowest = float("-inf") if g.is_float(x) else int(np.iinfo(g.dtype(x)).min)
-    padded = g.emit(op.nn.pad(x, width, lowest))
+    padded = g.emit(op.nn.pad(x, width, pad_value=lowest))
     plane = np.arange(int(np.prod(spatial))).reshape(spatial)
     plane = np.pad(plane, [(p, a) for p, a in zip(pads, after)])
     best = place = None
@@ -229,7 +229,7 @@ def constant_pad(g: Graph, x: Any, pad: Sequence[int], value: float = 0.0) -> An
         before = [0 if _negative(b) else b for b in before]
         after = [0 if _negative(a) else a for a in after]
     width = [v for pair in zip(before, after) for v in pair]
-    return op.nn.pad(x, width, value) if any(not isinstance(v, int) or v for v in width) else x
+    return op.nn.pad(x, width, pad_value=value) if any(not isinstance(v, int) or v for v in width) else x
 
 
 def _by_axis(g: Graph, x: Any, pad: Sequence[int]) -> tuple[list, list]:
