@@ -44,7 +44,7 @@ def _convolution(rank: int) -> None:
         odd = [m % 2 for m in missing]
         if any(odd):
             width = [0, 0] * (g.rank(x) - rank) + [v for o in odd for v in (0, o)]
-            x = g.emit(op.nn.pad(x, width, 0.0))
+            x = g.emit(op.nn.pad(x, width))
         pads = [m // 2 for m in missing]
         return _batched(g, x, rank, weight, bias, stride, pads, dilation, False, 0, groups)
 

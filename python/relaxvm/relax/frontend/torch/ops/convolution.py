@@ -229,7 +229,11 @@ def constant_pad(g: Graph, x: Any, pad: Sequence[int], value: float = 0.0) -> An
         before = [0 if _negative(b) else b for b in before]
         after = [0 if _negative(a) else a for a in after]
     width = [v for pair in zip(before, after) for v in pair]
-    return op.nn.pad(x, width, pad_value=value) if any(not isinstance(v, int) or v for v in width) else x
+    return (
+        op.nn.pad(x, width, pad_value=value)
+        if any(not isinstance(v, int) or v for v in width)
+        else x
+    )
 
 
 def _by_axis(g: Graph, x: Any, pad: Sequence[int]) -> tuple[list, list]:
@@ -247,7 +251,7 @@ def bordered(g: Graph, x: Any, padding: Sequence[int], mode: str) -> Any:
     if any(_negative(v) for v in before + after):
         raise UnsupportedProgram("negative padding that reads the border")
     width = [v for pair in zip(before, after) for v in pair]
-    return op.nn.pad(x, width, 0.0, mode)
+    return op.nn.pad(x, width, mode)
 
 
 def _mirror(name: str, mode: str) -> None:
