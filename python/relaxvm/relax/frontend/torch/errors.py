@@ -10,3 +10,8 @@ class TorchError(ValueError):
 
 class UnsupportedProgram(TorchError, NotImplementedError):
     """The program is legal but needs something that is not implemented."""
+
+
+def refuse_training(drops_values: bool) -> None:
+    if drops_values:
+        raise UnsupportedProgram("it drops values at random; export the model after model.eval()")

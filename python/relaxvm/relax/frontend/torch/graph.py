@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,12 @@ from relaxvm import relax, runtime, tirx
 from relaxvm.relax import op
 
 from .errors import UnsupportedProgram
-from .symbols import Size, Symbols
-
-_NAMES = {torch.bool: "bool"}
+from .symbols import Size, Symbols, same_size
 
 
 def dtype_name(dtype: torch.dtype) -> str:
     """Our name of an element type."""
-    name = _NAMES.get(dtype, str(dtype).removeprefix("torch."))
+    name = str(dtype).removeprefix("torch.")
     if name.startswith(("complex", "q")):
         raise UnsupportedProgram(f"tensors of {dtype}")
     return name
@@ -36,12 +34,13 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 
 
 class Graph:
-    """One function that is being written.  `node` is the node whose rule runs."""
+    """One function that is being written.  `node` is the node whose rule runs, `args(node)` are its arguments."""
 
     def __init__(self, builder: relax.BlockBuilder, symbols: Symbols) -> None:
         self.builder = builder
         self.symbols = symbols
         self.node: Any = None
+        self.args: Callable[[Any], list[Any]]
 
     # ---- emitting
 
@@ -131,7 +130,9 @@ class Graph:
         return x
 
     def broadcast(self, x: Any, shape: Sequence[Size]) -> Any:
-        same = self.rank(x) == len(shape) and all(_same(a, b) for a, b in zip(self.shape(x), shape))
+        same = self.rank(x) == len(shape) and all(
+            same_size(a, b) for a, b in zip(self.shape(x), shape)
+        )
         return x if same else self.emit(op.broadcast_to(x, list(shape)))
 
 
@@ -142,9 +143,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.SymInt):
         return 1
     return 1.0 if isinstance(value, torch.SymFloat) else value
-
-
-def _same(a: Size, b: Size) -> bool:
-    if isinstance(a, int) or isinstance(b, int):
-        return isinstance(a, int) and isinstance(b, int) and a == b
-    return bool(a.same_as(b))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -82,6 +83,7 @@ class _Importer:
         self.custom = custom
         self.symbols = Symbols()
         self.builder = relax.BlockBuilder()
+        self.g = Graph(self.builder, self.symbols)
         self.values: dict[Any, Any] = {}
         self.params: list[tuple[Any, Any]] = []
 
@@ -96,23 +98,20 @@ class _Importer:
         attrs |= self._bounds()
         variables = inputs + [var for var, _ in self.params]
         walk = _Walk(self)
+        has_branches = _has_branches(self.program.graph_module)
+        bound = (lambda value: value) if has_branches else self.builder.emit_output
+        block = contextlib.nullcontext() if has_branches else self.builder.dataflow()
         with self.builder.function("main", variables, attrs=attrs or None):
-            if _has_branches(self.program.graph_module):
+            with block:
                 walk.nodes(graph)
                 outputs = [walk.value(v) for v in self._results(graph)]
-                single = unwrap and len(outputs) == 1
-                self.builder.emit_func_output(outputs[0] if single else relax.Tuple(outputs))
-            else:
-                with self.builder.dataflow():
-                    walk.nodes(graph)
-                    outputs = [walk.value(v) for v in self._results(graph)]
-                    if unwrap and len(outputs) == 1:
-                        result = self.builder.emit_output(outputs[0])
-                    elif unbound:
-                        result = [self.builder.emit_output(o) for o in outputs]
-                    else:
-                        result = self.builder.emit_output(relax.Tuple(outputs))
-                self.builder.emit_func_output(result)
+                if unwrap and len(outputs) == 1:
+                    result = bound(outputs[0])
+                elif unbound:
+                    result = [bound(o) for o in outputs]
+                else:
+                    result = bound(relax.Tuple(outputs))
+            self.builder.emit_func_output(result)
         return self.builder.get()
 
     # ---- inputs and results
@@ -123,9 +122,7 @@ class _Importer:
         users = []
         self._define_symbols(places)
         for spec in self.program.graph_signature.input_specs:
-            node = (
-                places[getattr(spec.arg, "name", None) or ""] if hasattr(spec.arg, "name") else None
-            )
+            node = places[spec.arg.name] if hasattr(spec.arg, "name") else None
             if spec.kind == InputKind.USER_INPUT:
                 if node is not None:
                     users += self._user_input(node)
@@ -201,13 +198,13 @@ class _Importer:
             self.params.append((var, value))
             self.values[node] = var
         elif node.users:
-            self.values[node] = relax.const(runtime.tensor(array_of(tensor)))
+            self.values[node] = self.g.tensor(tensor)
 
     def _bounds(self) -> dict[str, Any]:
         """Function attributes: what PyTorch knows of the sizes."""
         lower, upper = {}, {}
         for symbol, bounds in self.program.range_constraints.items():
-            if not isinstance(symbol, sympy.Symbol) or symbol.name not in self.symbols._values:
+            if not isinstance(symbol, sympy.Symbol) or not self.symbols.knows(symbol):
                 continue
             if bounds.lower.is_Integer:
                 lower[symbol.name] = int(bounds.lower)
@@ -232,8 +229,8 @@ class _Walk:
     def __init__(self, importer: _Importer) -> None:
         self.importer = importer
         self.values = importer.values
-        self.g = Graph(importer.builder, importer.symbols)
-        self.g.args = self.args  # type: ignore[attr-defined]
+        self.g = importer.g
+        self.g.args = self.args
         self.module = importer.program.graph_module
 
     def nodes(self, graph: Any) -> None:
@@ -385,6 +382,10 @@ def _functional(name: str) -> str:
     return plain if operator.endswith("_") and not operator.startswith("__") else name
 
 
+def _is_known(name: str, custom: Mapping[str, Any]) -> bool:
+    return name in custom or name in _CHECKS or registry.find(name) is not None
+
+
 def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
     """Can the program be imported as PyTorch traced it?  What is written over must have no other reader."""
     for node in module.graph.nodes:
@@ -399,7 +400,7 @@ def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
                 return False
             name = _functional(name)
         is_size = isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
-        if not (name in custom or name in _CHECKS or is_size or registry.find(name) is not None):
+        if not (is_size or _is_known(name, custom)):
             return False
     return True
 
@@ -434,8 +435,7 @@ def _check_supported(module: Any, custom: dict[str, Any]) -> None:
                 continue
             name = registry.name_of(target) if hasattr(target, "_schema") else str(target)
             name = _functional(name)
-            known = name in custom or name in _CHECKS or registry.find(name) is not None
-            known = known or _is_constant(node)
+            known = _is_known(name, custom) or _is_constant(node)
             if not known and not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool)):
                 missing.setdefault(name, _place(node))
     if missing:

@@ -18,6 +18,13 @@ from .errors import UnsupportedProgram
 Size = Any  # an int, or an expression over symbolic dimensions
 
 
+def same_size(a: Size, b: Size) -> bool:
+    """Are they surely one size: equal numbers, or the same expression?"""
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int) and a == b
+    return bool(a.same_as(b))
+
+
 def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def apply(*values: Any) -> Any:
         result = values[0]

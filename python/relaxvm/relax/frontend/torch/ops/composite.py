@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from relaxvm.relax import TupleGetItem, op
 
-from ..errors import UnsupportedProgram
+from ..errors import refuse_training
 from ..graph import Graph, dtype_name
 from ..registry import aten_op
 from . import convolution, movement, reductions
@@ -80,11 +80,9 @@ def _convolution(rank: int) -> None:
 
 
 def _batched(g: Graph, x: Any, rank: int, *options: Any) -> Any:
-    single = g.rank(x) == rank + 1
-    if single:
-        x = g.emit(op.expand_dims(x, [0]))
-    result = convolution.convolution(g, x, *options)
-    return op.squeeze(g.emit(result), [0]) if single else result
+    return convolution.with_batch(
+        g, x, rank, lambda batch: convolution.convolution(g, batch, *options)
+    )
 
 
 for _rank in (1, 2, 3):
@@ -208,8 +206,7 @@ def to_result_dtype(g: Graph, x: Any, *_: Any, **__: Any) -> Any:
 
 @aten_op("feature_dropout.default", "alpha_dropout.default")
 def other_dropout(g: Graph, x: Any, p: float, train: bool) -> Any:
-    if train:
-        raise UnsupportedProgram("it drops values at random; export the model after model.eval()")
+    refuse_training(train)
     return x
 
 

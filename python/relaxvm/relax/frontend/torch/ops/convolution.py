@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,15 @@ _AXES = {1: "W", 2: "HW", 3: "DHW"}
 def each(value: Sequence[int] | int, rank: int) -> list[int]:
     values = [value] if isinstance(value, int) else list(value)
     return values * rank if len(values) == 1 else values
+
+
+def with_batch(g: Graph, x: Any, rank: int, function: Callable[..., Any], **options: Any) -> Any:
+    """`function` of `x` with an axis for the batch where there is none."""
+    single = g.rank(x) == rank + 1
+    if single:
+        x = g.emit(op.expand_dims(x, [0]))
+    result = function(x, **options)
+    return op.squeeze(g.emit(result), [0]) if single else result
 
 
 @aten_op("convolution.default")
@@ -61,15 +70,6 @@ def convolution(
 # ---- pooling
 
 
-def _pooled(g: Graph, x: Any, rank: int, function: Any, **options: Any) -> Any:
-    """With an axis for the batch where there is none."""
-    single = g.rank(x) == rank + 1
-    if single:
-        x = g.emit(op.expand_dims(x, [0]))
-    result = function(x, **options)
-    return op.squeeze(g.emit(result), [0]) if single else result
-
-
 def _avg_pool(rank: int) -> None:
     @aten_op(f"avg_pool{rank}d.default")
     def avg_pool(
@@ -90,7 +90,7 @@ def _avg_pool(rank: int) -> None:
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad or divisor_override is not None,
         )
-        result = _pooled(g, x, rank, getattr(op.nn, f"avg_pool{rank}d"), **options)
+        result = with_batch(g, x, rank, getattr(op.nn, f"avg_pool{rank}d"), **options)
         if divisor_override is None:
             return result
         if ceil_mode:
@@ -117,7 +117,7 @@ def max_pool_values(
         dilation=each(dilation, rank),
         ceil_mode=ceil_mode,
     )
-    return _pooled(g, x, rank, getattr(op.nn, f"max_pool{rank}d"), **options)
+    return with_batch(g, x, rank, getattr(op.nn, f"max_pool{rank}d"), **options)
 
 
 def _max_pool(rank: int) -> None:
@@ -183,7 +183,7 @@ def _adaptive_pool(rank: int) -> None:
     @aten_op(*(names if rank > 1 else names[:1]))
     def average(g: Graph, x: Any, size: Any) -> Any:
         function = getattr(op.nn, f"adaptive_avg_pool{rank}d")
-        return _pooled(g, x, rank, function, output_size=each(size, rank))
+        return with_batch(g, x, rank, function, output_size=each(size, rank))
 
     if rank == 1:
         return

@@ -10,7 +10,7 @@ import torch
 from relaxvm.relax import op
 from relaxvm.relax.op import call_operator
 
-from ..errors import UnsupportedProgram
+from ..errors import UnsupportedProgram, refuse_training
 from ..graph import Graph, dtype_name
 from ..registry import aten_op
 
@@ -400,18 +400,14 @@ def copy(g: Graph, target: Any, source: Any, *_: Any) -> Any:
 
 @aten_op("dropout.default")
 def dropout(g: Graph, x: Any, p: float, train: bool) -> Any:
-    return _no_training(x, train)
+    refuse_training(train)
+    return x
 
 
 @aten_op("native_dropout.default")
 def native_dropout(g: Graph, x: Any, p: float, train: bool | None) -> Any:
-    return _no_training(x, bool(train)), None
-
-
-def _no_training(x: Any, train: bool) -> Any:
-    if train:
-        raise UnsupportedProgram("it drops values at random; export the model after model.eval()")
-    return x
+    refuse_training(bool(train))
+    return x, None
 
 
 @aten_op("bucketize.Tensor")

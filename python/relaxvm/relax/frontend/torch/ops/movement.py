@@ -11,8 +11,9 @@ import numpy as np
 from relaxvm.relax import TupleGetItem, op
 
 from ..errors import UnsupportedProgram
-from ..graph import Graph, Size
+from ..graph import Graph
 from ..registry import aten_op
+from ..symbols import Size, same_size
 
 
 @aten_op("view.default", "reshape.default", "_unsafe_view.default")
@@ -134,7 +135,7 @@ def slice_tensor(
     axis = g.axis(x, dim)
     begin, length = _begin(g, x, axis, start), g.result_shape()[axis]
     same = not isinstance(begin, int) or begin or step != 1
-    if not same and _equal(length, g.shape(x)[axis]):
+    if not same and same_size(length, g.shape(x)[axis]):
         return x
     span = length * step
     if isinstance(length, int) and length:
@@ -154,12 +155,6 @@ def _begin(g: Graph, x: Any, axis: int, start: Any) -> Size:
         to_end = g.node.args[3:4] in ((), (None,), (2**63 - 1,))
         return size - g.result_shape()[axis] if to_end else size + start
     return start
-
-
-def _equal(a: Size, b: Size) -> bool:
-    if isinstance(a, int) or isinstance(b, int):
-        return isinstance(a, int) and isinstance(b, int) and a == b
-    return bool(a.same_as(b))
 
 
 @aten_op("select.int")

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxvm.relax import TupleGetItem, op
 
-from ..errors import UnsupportedProgram
+from ..errors import UnsupportedProgram, refuse_training
 from ..graph import Graph
 from ..registry import aten_op
 
@@ -190,8 +190,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    if dropout_p:
-        raise UnsupportedProgram("it drops values at random; export the model after model.eval()")
+    refuse_training(dropout_p != 0)
     rank = g.rank(query)
     parts = [_four_axes(g, x) for x in (query, key, value)]
     heads = g.shape(parts[0])[1]

@@ -9,7 +9,7 @@ from typing import Any
 from relaxvm.relax import op
 
 from ... import recurrent
-from ..errors import UnsupportedProgram
+from ..errors import UnsupportedProgram, refuse_training
 from ..graph import Graph
 from ..registry import aten_op
 
@@ -46,8 +46,7 @@ def _layers(
     step: Step,
 ) -> tuple:
     """The output of the last layer, and the last state of each kind, [layers * directions, batch, hidden]."""
-    if train and dropout:
-        raise UnsupportedProgram("it drops values at random; export the model after model.eval()")
+    refuse_training(train and dropout != 0)
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
     if len(weights) != each * directions * num_layers:
