@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polynomials back to expressions: remainders, minima and maxima appear again under their names.
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "arith/canonical.h"
 
@@ -53,13 +55,13 @@ Poly Canonical::EmitMinMax(Poly p, DLDataType dtype, std::vector<Piece>* pieces)
           (u.coef > 0 ? positive + Poly(u.coef, u.mono) : negative + Poly(-u.coef, u.mono));
     }
     // All of the constant may go inside when the factor is 1.
-    int64_t constant = rest.IsOne() && t.coef == 1 && negative.AsConstant()
-                           ? p.constant() - negative.constant()
-                           : 0;
-    if (constant != 0 && p.constant() != 0) {
-      positive = positive + Poly(constant);
-      negative = negative + Poly(constant);
+    int64_t constant = 0;
+    if (rest.IsOne() && t.coef == 1 && p.constant() != 0 && negative.AsConstant() &&
+        !__builtin_sub_overflow(p.constant(), negative.constant(), &constant)) {
+      const Poly more = positive + Poly(constant), less = negative + Poly(constant);
+      if (more.valid() && less.valid()) std::tie(positive, negative) = std::pair(more, less);
     }
+    if (!positive.valid() || !negative.valid()) continue;
     const Poly& taken = t.coef > 0 ? negative : positive;
     Term scale{std::abs(t.coef), rest};
     Poly left = p - Poly(t.coef, t.mono) - taken * scale;

@@ -255,6 +255,14 @@ TEST(Limits, OverflowingConstantsAreNotFolded) {
   EXPECT_FALSE(a.Prove(Less(big * 4, 0)));
 }
 
+TEST(Limits, ConstantsThatDoNotFitStayOutsideOfMaxima) {
+  Sizes s;
+  Analyzer a;
+  const Expr half = Const(Int(64), int64_t{1} << 62);
+  Expr e = Max(s.n + half, 0) + half;  // not max(n + 2^63, 2^62)
+  EXPECT_TRUE(a.Simplify(e).defined());
+}
+
 TEST(Limits, SharedPartsDoNotMultiplyTheWork) {
   Sizes s;
   Analyzer a;

@@ -61,15 +61,30 @@ class InPlacePrograms {
     return added;
   }
 
+  // A program that all calls left for its copy is gone.
   IRModule AddTo(IRModule mod) const {
-    for (const ir::GlobalVar& var : added_) {
-      mod.CopyOnWrite()->functions.Set(var, mod_->Lookup(var));
+    if (added_.empty()) return mod;
+    Named named;
+    for (const auto& [var, func] : mod->functions) {
+      if (auto function = func.as<ir::Function>()) named.Visit(*function);
     }
-    if (!added_.empty()) mod->RebuildNames();
-    return mod;
+    ffi::Map<ir::GlobalVar, ir::BaseFunc> functions = mod->functions;
+    for (const auto& [var, func] : mod->functions) {
+      if (copies_.count(var.get()) && !named.found.count(var.get()) &&
+          !func->attrs.count(ir::attr::kGlobalSymbol))
+        functions.erase(var);
+    }
+    for (const ir::GlobalVar& var : added_) functions.Set(var, mod_->Lookup(var));
+    return IRModule(functions, mod->attrs, mod->global_infos);
   }
 
  private:
+  class Named : public ir::Visitor {
+   public:
+    std::unordered_set<const ffi::Object*> found;
+    void VisitGlobalVar(const ir::GlobalVarObj* var) override { found.insert(var); }
+  };
+
   IRModule mod_;  // with the copies
   std::unordered_map<const ffi::Object*, ir::GlobalVar> copies_;
   std::vector<ir::GlobalVar> added_;

@@ -3,6 +3,7 @@
 #include <tvm/ffi/function.h>
 
 #include "vm/builtins/builtins.h"
+#include "vm/builtins/table.h"
 #include "vm/closure.h"
 #include "vm/slow_path.h"
 #include "vm/virtual_machine.h"
@@ -91,12 +92,14 @@ void Fatal(Args args, ffi::Any*) {
   Fail(ErrorKind::kRuntimeError, message);
 }
 
-// (io, function name, line, values...)
+// (io, function name, line, values...); the name may be that of a builtin (vm.builtin.debug_print).
 void InvokeDebugFunc(Args args, ffi::Any* result) {
   std::vector<ffi::AnyView> values;
   for (int32_t i = 2; i < args.size; ++i) values.push_back(args.view(i));
+  const std::string name = args.String(1);
+  const auto builtin = bytecode::FindBuiltin(name);
   ffi::Any ignored;
-  GlobalFunction(args.String(1))
+  (builtin ? BuiltinAsFunction(*builtin) : GlobalFunction(name))
       .CallPacked(values.data(), static_cast<int32_t>(values.size()), &ignored);
   *result = args.view(0);
 }

@@ -208,6 +208,10 @@ def test_result_of_elementwise_work_is_written_over_an_argument_that_dies() -> N
     text = Mod.script()
     assert "multiply_in_place" in text
     assert storages(text) == ["(n * n + 15) // 16 * 64"]
+    # What no call names any more is not compiled.
+    assert [var.name_hint for var in Mod.get_global_vars() if "multiply" in var.name_hint] == [
+        "multiply_in_place"
+    ]
 
 
 def test_argument_that_is_still_needed_is_not_written_over() -> None:

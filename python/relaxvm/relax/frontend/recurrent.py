@@ -60,8 +60,7 @@ class Layer:
         self.g, self.cell, self.options = g, cell, options
         if options.direction not in ("forward", "reverse", "bidirectional"):
             raise ValueError(f"direction '{options.direction}' is unknown")
-        self.x = op.permute_dims(x, [1, 0, 2]) if options.layout else x
-        self.x = g.emit(self.x)
+        x = g.emit(op.permute_dims(x, [1, 0, 2]) if options.layout else x)
         self.directions = 2 if options.direction == "bidirectional" else 1
         shape = g.shape(r)
         if len(shape) != 3 or not all(isinstance(d, int) for d in shape[1:]):
@@ -70,6 +69,8 @@ class Layer:
         rows = cell.gates * self.hidden
         r = g.checked(r, [self.directions, rows, self.hidden])
         w = g.checked(w, [self.directions, rows, g.shape(w)[2]])
+        # A kernel with a known depth is several times as fast as one for any.
+        self.x = g.checked(x, [*g.shape(x)[:2], g.shape(w)[2]])
         self.blocks = -(-self.hidden // cell.width)
         packed = self._packed(w)  # [D, blocks, input, gates, width]
         self.width = self.directions * self.blocks * cell.gates * cell.width

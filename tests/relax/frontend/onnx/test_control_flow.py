@@ -46,6 +46,13 @@ CASES = {
         HEAD + "(float[n] y) { " + LOOP + "y = Loop (m, c, x) <body = " + BODY +
         "(bool co, float[n] w) { co = Identity(ci) w = Add(v, x) }> }",
         [{"x": np.ones(2, f4), **number(100000)}]),
+    "loop whose first iteration gives a value its rank": (
+        "g (float[n] x) => (float[k] y, float[j, n] s) { m = Constant<value_int=400>() " + LOOP +
+        "none = Constant<value_float=0.0>() y0, a, s = Loop (m, c, none, x) <body = "
+        "b (int64 i, bool ci, float[q] u, float[n] v) => (bool co, float[n] w, float[n] z, float[n] t) "
+        "{ w = Neg(v) z = Add(v, x) t = Exp(w) l = ReduceSum<keepdims=0>(z) d = Constant<value_float=40.0>() "
+        "co = Less(l, d) }> y = Add(y0, a) }",
+        [{"x": np.ones(3, f4)}, {"x": np.full(2, 30, f4)}]),
     "loop in a loop": (
         HEAD + "(float[n] y) { " + LOOP + "y = Loop (m, c, x) <body = " + BODY +
         "(bool co, float[n] w) { co = Identity(ci) w = Loop(i, ci, v) <body = d (int64 j, bool cj, float[n] u) "

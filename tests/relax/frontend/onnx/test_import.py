@@ -85,6 +85,9 @@ def test_bindings_carry_the_name_of_their_node(make_model):
         ("g (float[n] x) => (float[n] y) { y = ArgMax<axis = 4>(x) }", "axis 4 is out of range"),
         ("g (float[2] x) => (float[5] y) { s = Constant<value = int64[1] {5}>() y = Reshape(x, s) }",
          r"shape \[2\] cannot have shape \[5\]"),
+        ("g (float[2] x) => (float[n] y) { y = SequenceConstruct(x) }", "is a sequence, not the tensor"),
+        ("g (float[2] x) => (float[2] y) { y = Cast<to=1000>(x) }", r"node that makes 'y' .Cast.*1000"),
+        ("g (float[n] x) => (int64[1] y) { s = Shape(x) y = Cast<to=1000>(s) }", r"node that makes 'y' .Cast.*1000"),
         ("g (float[2] x, float[3] z) => (float[n] y) { y = Add(x, z) }", "do not agree"),
         ("g (float[1, 1, 0, 4] x) => (float[a, b, c, d] y) { s = Constant<value = int64[4] {1, 1, 3, 4}>() "
          "y = Resize<mode = \"cubic\">(x, , , s) }", "axis 2 has no elements to make 3 of"),

@@ -243,3 +243,14 @@ def test_bytes_have_no_folder(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(16))
     with pytest.raises(InvalidModel, match="give the path of the model, not its bytes"):
         read_weight(external(tmp_path, "w.bin").read_bytes())
+
+
+def test_indices_of_a_sparse_tensor_that_lie_outside(make_model):
+    model = make_model("g (float[4] x) => (float[4] y) { y = Add(x, w) }")
+    sparse = model.graph.sparse_initializer.add(dims=[4])
+    sparse.values.CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [1], [2.0]))
+    sparse.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, [1], [9]))
+    with pytest.raises(
+        InvalidModel, match=r"tensor 'w': its indices do not fit its dimensions \[4\]"
+    ):
+        from_onnx(model)

@@ -74,6 +74,7 @@ def test_a_choice_between_tensors_of_different_scales():
     {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
     {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "count_include_pad": 1},
     {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": 1},
     {"kernel_shape": [2, 3], "channels_last": 1},
 ])  # fmt: skip
 def test_average_pools(dtype, attributes, known):

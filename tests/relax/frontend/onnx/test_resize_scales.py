@@ -23,3 +23,19 @@ def test_known_and_unknown_sizes_agree(mode, coordinates, make_model, run_model_
             for size in ("5, 3", "h, w")
         ]
         np.testing.assert_allclose(got[1], got[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_batch_of_unknown_size_that_is_told_its_size(mode, make_model, run_model_once):
+    """It is asked while running whether only two axes change; where the batch does, too, it is resized."""
+    given = {"sizes": np.array([2, 3, 8, 10], "i8")}
+    node = f'y = Resize<mode="{mode}">(x, , , sizes)'
+    whole = np.random.default_rng(0).standard_normal((4, 3, 4, 5), dtype=np.float32)
+    unknown = make_model(
+        f"g (float[n, 3, h, w] x) => (float[a, b, c, d] y) {{ {node} }}", 18, given
+    )
+    run = run_model_once(unknown)
+    for x in (whole[:2], whole):
+        text = f"g (float[{len(x)}, 3, 4, 5] x) => (float[a, b, c, d] y) {{ {node} }}"
+        want = run_model_once(make_model(text, 18, given))({"x": x})[0]
+        np.testing.assert_allclose(run({"x": x})[0], want, rtol=1e-5, atol=1e-6)

@@ -86,3 +86,80 @@ def test_removed_elements_that_are_not_there_come_off_the_other_side(
     want = [x[i - pads[0]] if 0 <= i - pads[0] < size else 0 for i in range(total)]
     (y,) = run_model_once(make_model(text))({"x": x})
     np.testing.assert_array_equal(y, np.float32(want))
+
+
+WITH_LOOP = (
+    "t = Constant<value = bool {1}>() k = Constant<value_int=3>() y = Loop<body = body"
+    " (int64 i, bool c, float[d, 3] s) => (bool c2, float[e, 3] s2)"
+    " { c2 = Identity(c) q = Add(x, z) s2 = Add(s, q) }>(k, t, x)"
+)
+WITH_IF = (
+    "s = ReduceSum<keepdims=0>(x) f = Constant<value_float=0.0>() l = Less(s, f)"
+    " y = If<then_branch = then () => (float[k, 3] u) { u = Sub(x, z) },"
+    " else_branch = other () => (float[k, 3] v) { v = Mul(z, x) }>(l)"
+)
+TO_THREE = "c = Constant<value_ints=[3]>() e = Expand(x, c) y = Sub(e, z)"
+
+
+@pytest.mark.parametrize(
+    ("x", "z", "body", "want"),
+    [
+        ("a", "b", "y = Add(x, z)", lambda x, z: x + z),
+        ("a", "b", "s = Shape(z) y = Expand(x, s)", lambda x, z: x + 0 * z),
+        ("a", "b", "s = Shape(z) i = Cast<to=1>(s) j = Cast<to=7>(i) y = Expand(x, j)",
+         lambda x, z: x + 0 * z),
+        ("a", "3", TO_THREE, lambda x, z: x - z),
+        ("a", "3", "y = Sub(x, z)", lambda x, z: x - z),
+        ("a p", "b q", "e = Exp(x) s = Add(e, z) t = Mul(x, s) y = Sub(t, z)",
+         lambda x, z: x * (np.exp(x) + z) - z),
+        ("a 3", "b 3", "r = Relu(z) d = Add(x, x) y = Max(d, r, x)",
+         lambda x, z: np.maximum(np.maximum(x + x, x), np.maximum(z, 0))),
+        ("a 3 2", "b 2 4", "y = MatMul(x, z)", lambda x, z: x @ z),
+        ("a 3", "b 3", WITH_LOOP, lambda x, z: x + 3 * (x + z)),
+        ("a 3", "b 3", WITH_IF, lambda x, z: x - z if x.sum() < 0 else x * z),
+    ],
+)  # fmt: skip
+def test_a_size_that_is_1_while_running_broadcasts(x, z, body, want, make_model, run_model_once):
+    x, z = x.split(), z.split()
+    result = ", ".join("uvw"[: len(x)])
+    text = (
+        f"g (float[{', '.join(x)}] x, float[{', '.join(z)}] z) => (float[{result}] y) {{ {body} }}"
+    )
+    run, rng = run_model_once(make_model(text)), np.random.default_rng(0)
+    for a, b in [(3, 3), (3, 1), (1, 3), (1, 1), (0, 1), (1, 0)]:
+        if z == ["3"] and a == 0:
+            continue
+        sizes = {"a": a, "b": b, "p": b, "q": a}
+        feed = [rng.standard_normal([int(sizes.get(d, d)) for d in s]).astype("f4") for s in (x, z)]
+        (y,) = run(dict(zip("xz", feed)))
+        np.testing.assert_allclose(y, want(*feed), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("x", [["a", "3"], ["3", "a"]])
+def test_an_operand_with_fewer_dimensions_takes_the_sizes_of_the_other(
+    x, make_model, run_model_once
+):
+    """A mask of one batch goes with scores of several; what makes these stays fused with the sum."""
+    z = ["1" if d == "3" else "b" for d in x]
+    text = f"g (float[{', '.join(x)}] x, float[{', '.join(z)}] z) => (float[k, l] y) {{ y = Add(x, z) }}"
+    run = run_model_once(make_model(text))
+    shape = lambda dims, size: [int(d) if d.isdigit() else size for d in dims]
+    for b in (5, 1):
+        feed = {"x": np.ones(shape(x, 5), "f4"), "z": np.full(shape(z, b), 2, "f4")}
+        np.testing.assert_array_equal(run(feed)[0], feed["x"] + feed["z"])
+
+
+def test_sizes_that_do_not_broadcast_are_refused_while_running(make_model, run_model_once):
+    run = run_model_once(make_model("g (float[a] x, float[b] z) => (float[c] y) { y = Add(x, z) }"))
+    with pytest.raises(RuntimeError, match="node that makes 'y' .Add.*to be 3, but it is 4"):
+        run({"x": np.ones(3, "f4"), "z": np.ones(4, "f4")})
+
+
+def test_the_depth_of_a_recurrent_layer_is_that_of_its_weights(make_model):
+    """The product with a matrix of known sizes has a kernel for them."""
+    from relaxvm.relax.frontend.onnx import from_onnx
+
+    weights = {"w": np.ones((1, 16, 5), "f4"), "r": np.ones((1, 16, 4), "f4")}
+    text = "g (float[t, n, d] x) => (float[t, 1, n, 4] y) { y = LSTM<hidden_size=4>(x, w, r) }"
+    script = from_onnx(make_model(text, initializers=weights))["main"].script()
+    assert 'R.Tensor((t, n, 5), dtype="float32")' in script

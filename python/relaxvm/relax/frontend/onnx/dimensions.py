@@ -38,6 +38,7 @@ class Dimensions:
         self._by_name: dict[str, Any] = {}
         self._taken: set[str] = set()
         self._names: dict[int, list] = {}  # of large sizes, with them, by their hash
+        self._joint: list[tuple[Any, set[Any]]] = []  # sizes of what broadcasts, with their parts
 
     def of_proto(self, dim: Any, place: str) -> Any:
         """The dimension that a TensorShapeProto.Dimension states."""
@@ -65,6 +66,32 @@ class Dimensions:
         """A variable that nothing else refers to."""
         return self._scalars.new_dim(self._unique(identifier(hint, "d")))
 
+    # ---- sizes that broadcast (broadcasting.py)
+
+    def is_free(self, size: Any) -> bool:
+        """May it be anything: is it no expression of others?"""
+        named = (name for names in self._names.values() for _, name in names)
+        return isinstance(size, tirx.Var) and not any(size is name for name in named)
+
+    def is_within(self, size: Any, other: Any) -> bool:
+        """Is `other` what `size` is together with others?"""
+        return any(other is joint and size in parts for joint, parts in self._joint)
+
+    def joint(self, a: Any, b: Any) -> tuple[Any, bool]:
+        """The size that a and b are together, and whether it is new: then it is to be matched."""
+        wanted = {a, b}
+        for size, parts in self._joint:
+            if wanted <= parts:
+                return size, False
+        for size, parts in self._joint:
+            if size in wanted:
+                wanted |= parts
+        size = self.fresh("joint")
+        self._joint.append((size, wanted))
+        return size, True
+
+    # ---- sizes that are long to say
+
     def is_long(self, size: Any) -> bool:
         return str(size.dtype) == "int64" and _is_large_size(size)
 
@@ -82,12 +109,13 @@ class Dimensions:
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """What is named inside is unknown outside."""
-        outer = self._names
+        outer, joint = self._names, len(self._joint)
         self._names = {key: list(names) for key, names in outer.items()}
         try:
             yield
         finally:
             self._names = outer
+            del self._joint[joint:]
 
     def _unique(self, name: str) -> str:
         unique, n = name, 0

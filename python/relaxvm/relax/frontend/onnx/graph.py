@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from relaxvm import ir, relax, tirx
 from relaxvm.relax import op
 
+from .broadcasting import fitted, joint_shape
 from .dimensions import Dimensions
 from .element_types import NARROW, carried
 from .errors import InvalidModel, UnsupportedModel
@@ -112,6 +113,7 @@ class Graph:
         self.raised: dict[str, Any] = {}  # signed bytes plus 128, as unsigned ones
         self.filled: dict[str, Any] = {}  # what all elements of a tensor are
         self.functions: dict[Any, Any] = {}  # of the module, besides main
+        self.repeaters: dict[tuple, Any] = {}  # those of broadcasting.py
         self.loop_dims: list = []  # sizes of carried values that vary from iteration to iteration
         self.is_pure = True  # no call with an effect was emitted
 
@@ -347,50 +349,10 @@ class Graph:
         return total
 
     def agree(self, *exprs: Any) -> list:
-        """The operands of an elementwise operator, with shapes that surely broadcast.
-
-        Two dimensions that cannot be decided are taken to be equal and checked at run time.
-        """
+        """The operands of an elementwise operator, with shapes that surely broadcast (broadcasting.py)."""
         exprs = [self.emit(e) for e in exprs]
-        result = self._broadcast_dims([self.shape(e) for e in exprs])
-        return [self._fit(e, result) for e in exprs]
-
-    def broadcast_shape(self, *shapes: list) -> list:
-        return self._broadcast_dims(list(shapes))
-
-    def _broadcast_dims(self, shapes: list[list]) -> list:
-        rank = max(map(len, shapes))
-        result: list = []
-        for i in range(-rank, 0):
-            dims = [s[i] for s in shapes if len(s) >= -i]
-            dims = [d for d in dims if is_symbolic(d) or d != 1] or [1]
-            dims = [d for d in dims if not any(self.stretches(d, e) for e in dims)]
-            # A number says more than a name.
-            result.append(next((d for d in dims if not is_symbolic(d)), dims[0]))
-        return result
-
-    def stretches(self, have: Any, want: Any) -> bool:
-        """Is `have` surely 1, or 0 where `want` is (as the last element of an axis), but not known which?"""
-        if have is want or not is_symbolic(have):
-            return False
-        return not self.scalars.same(have, want) and self.scalars.same(
-            have, self.scalars.minimum(want, 1)
-        )
-
-    def _fit(self, expr: Any, result: list) -> Any:
-        shape = self.shape(expr)
-        result = result[len(result) - len(shape) :]
-        if any(map(self.stretches, shape, result)):
-            shape = [
-                want if self.stretches(have, want) else have
-                for have, want in zip(shape, result, strict=True)
-            ]
-            expr = self.emit(op.broadcast_to(expr, shape))
-        wanted = []
-        for have, want in zip(shape, result, strict=True):
-            keeps = not is_symbolic(have) and (have == 1 or is_symbolic(want))
-            wanted.append(have if keeps else want)
-        return self.checked(expr, wanted)
+        result = joint_shape(self, [self.shape(e) for e in exprs])
+        return [fitted(self, e, result) for e in exprs]
 
     def checked(self, expr: Any, shape: list) -> Any:
         """`expr` with this shape: checked at run time where the compiler cannot say."""

@@ -193,6 +193,10 @@ class _Importer:
                 raise InvalidModel(
                     f"{self.model.place}: the output '{info.name}' is not of the type that it says"
                 )
+            if info.type.HasField("tensor_type") and isinstance(value, (Sequence, ItemSequence)):
+                raise InvalidModel(
+                    f"{self.model.place}: the output '{info.name}' is a sequence, not the tensor that it says"
+                )
             if isinstance(value, Maybe):
                 expr = op.null_value() if value.expr is None else value.expr
                 outputs.append(self.g.emit(expr, info.name))
@@ -278,6 +282,8 @@ class _Importer:
             text = str(e)
             kind = UnsupportedModel if isinstance(e, NotImplementedError) else InvalidModel
             raise kind(text if text.startswith(label) else f"{label}: {text}") from e
+        except (ArithmeticError, AttributeError, KeyError, RuntimeError) as e:
+            raise InvalidModel(f"{label}: cannot be imported ({type(e).__name__}: {e})") from e
         finally:
             self.g.node = outer
         for i, name in enumerate(node.output):
@@ -467,9 +473,15 @@ def check_supported(model: Model, nodes: list) -> None:
 def dense(model: Model, sparse: Any) -> np.ndarray:
     """A sparse initializer with all its elements."""
     values, indices = model.read_tensor(sparse.values), model.read_tensor(sparse.indices)
-    out = np.zeros(list(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        out.reshape(-1)[indices] = values
-    else:
-        out[tuple(indices.T)] = values
+    try:
+        out = np.zeros(list(sparse.dims), values.dtype)
+        if indices.ndim == 1:
+            out.reshape(-1)[indices] = values
+        else:
+            out[tuple(indices.T)] = values
+    except (IndexError, MemoryError, ValueError) as e:
+        raise InvalidModel(
+            f"{model.place}: tensor '{sparse.values.name}': its indices do not fit"
+            f" its dimensions {list(sparse.dims)} ({e})"
+        ) from e
     return out

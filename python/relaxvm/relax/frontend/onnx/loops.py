@@ -54,6 +54,12 @@ class Loop:
     carried: list[Value]
     step: Step
     num_nodes: int
+    start: int = 0  # of the iterations
+    done: list[Value] = dataclasses.field(default_factory=list)  # what those before it gathered
+
+
+class RankChanges(UnsupportedModel):
+    """A carried tensor does not keep its number of dimensions."""
 
 
 @dataclasses.dataclass
@@ -74,7 +80,25 @@ def run(g: Graph, loop: Loop) -> tuple[list[Value], list[Gathered]]:
             return done
     if isinstance(loop.condition, Known) and not _may_run(loop.condition):
         loop = dataclasses.replace(loop, limit=0)
-    return _recursive(g, loop)
+    try:
+        return _recursive(g, loop)
+    except RankChanges:
+        if not _surely_runs(loop):
+            raise
+        # What is carried in may stand for "not set yet": with the first iteration written out, it is set.
+        condition, carried, done = loop.step(
+            Known.constant(0, np.int64), loop.condition, loop.carried
+        )
+        return _recursive(
+            g, dataclasses.replace(loop, condition=condition, carried=carried, start=1, done=done)
+        )
+
+
+def _surely_runs(loop: Loop) -> bool:
+    if loop.limit is not None and not (isinstance(loop.limit, int) and loop.limit > 0):
+        return False
+    condition = loop.condition
+    return isinstance(condition, Known) and condition.is_constant and bool(condition.array.all())
 
 
 def _may_run(condition: Known) -> bool:
@@ -145,7 +169,7 @@ def _next_slot(g: Graph, slot: Slot, result: Value) -> Slot:
     have = slot.ty if slot.ty is not None else _type_of(slot.first)
     want = _type_of(result)
     if have.ndim != want.ndim or have.ndim < 0:
-        raise UnsupportedModel("a carried tensor changes its number of dimensions")
+        raise RankChanges("a carried tensor changes its number of dimensions")
     if slot.ty is not None and _holds(g, have, want):
         return slot
     return Slot(slot.first, joined_type(g, [have, want]))
@@ -347,7 +371,10 @@ class _Emitter:
             expr = g.emit(g.as_expr(slot.first, "initial"))
             args.append(expr)
         lists = [g.empty_list() for _ in range(num_lists)]
-        start = relax.ShapeExpr([0, *sizes])
+        if self.loop.start > 0:
+            items = [g.emit(g.as_expr(v, "output")) for v in self.loop.done]
+            lists = [self._append(a, item) for a, item in zip(lists, items)]
+        start = relax.ShapeExpr([self.loop.start, *sizes])
         return g.emit(relax.Call(self.var, [start, *captured, *args, *lists]), "loop")
 
     def _results(self, value: Any, items: list) -> tuple[list[Value], list[Gathered]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .element_types import numpy_dtype
 from .scalars import Ratio, Scalars, Undecided, is_symbolic
 from .values import Known
 
@@ -215,9 +216,7 @@ def _where(call: Call) -> Known:
 
 @known_op("Cast")
 def _cast(call: Call) -> Known:
-    from onnx.helper import tensor_dtype_to_np_dtype
-
-    value, to = call.inputs[0], np.dtype(tensor_dtype_to_np_dtype(call.attributes["to"]))
+    value, to = call.inputs[0], numpy_dtype(call.attributes["to"])
     if to.kind not in "biuf" or to.itemsize * value.dtype.itemsize == 0:
         raise Undecided  # strings, and types that NumPy does not know by itself
     if value.is_constant:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from relaxvm.relax import op
 
 from .. import byte_products
+from ..broadcasting import fitted, joint_shape
 from ..graph import Graph, Product, known
 from ..registry import Expr, onnx_op
 
@@ -48,18 +49,13 @@ def inner_agree(g: Graph, a: Expr, b: Expr) -> list:
     if not left or not right:
         return [a, b]  # the operator's own rule reports scalars
     inner = -2 if len(right) > 1 else -1
-    joined = g.broadcast_shape([left[-1]], [right[inner]])[0]
-    left[-1] = right[inner] = joined
+    left[-1] = right[inner] = next(
+        (d for d in (left[-1], right[inner]) if isinstance(d, int)), left[-1]
+    )
     if len(left) > 2 and len(right) > 2:
-        batch = g.broadcast_shape(left[:-2], right[:-2])
-        left[:-2] = _aligned(left[:-2], batch)
-        right[:-2] = _aligned(right[:-2], batch)
+        batch = joint_shape(g, [left[:-2], right[:-2]])
+        return [fitted(g, a, [*batch, *left[-2:]]), fitted(g, b, [*batch, *right[-2:]])]
     return [g.checked(a, left), g.checked(b, right)]
-
-
-def _aligned(have: list, batch: list) -> list:
-    tail = batch[len(batch) - len(have) :]
-    return [h if isinstance(h, int) else t for h, t in zip(have, tail)]
 
 
 @onnx_op("Gemm", since=7)

@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxvm.relax import op
 
+from ..broadcasting import fitted, joint_shape
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..padding import pad_constant
@@ -265,15 +266,8 @@ def _unsqueeze(g, x, axes):
 
 @onnx_op("Expand", since=8)
 def expand(g: Graph, x: Expr, shape: Dims) -> Expr:
-    have = g.shape(x)
-    target = g.broadcast_shape(have, shape)
-    rank = len(target)
-    wanted = []
-    for d, t in zip(have, target[rank - len(have) :]):
-        # A symbolic dimension is taken to be the target's, not 1.
-        keeps = g.stretches(d, t) or (not is_symbolic(d) and d == 1)
-        wanted.append(d if keeps else t)
-    return op.broadcast_to(g.checked(x, wanted), target)
+    target = joint_shape(g, [shape, g.shape(x)])
+    return op.broadcast_to(fitted(g, x, target), target)
 
 
 @onnx_op("Tile", since=6)

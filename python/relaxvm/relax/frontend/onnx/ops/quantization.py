@@ -15,7 +15,7 @@ from ..registry import Expr, onnx_op
 from .activations import softmax, softmax_1
 from .convolution import add_bias, conv_of_bytes, convolved
 from .linear import gemm, matmul_integer, turned
-from .pooling import average_pool
+from .pooling import average_of_all, average_pool
 
 _UINT8 = 2  # ONNX's number of the type
 
@@ -522,16 +522,19 @@ def q_linear_average_pool(
     rank, dtype = g.rank(x), g.dtype(x)
     if channels_last:
         real = g.emit(op.permute_dims(real, [0, rank - 1, *range(1, rank - 1)]))
-    mean = average_pool(
-        g,
-        real,
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        pads=pads,
-        strides=strides,
-    )
+    # Counted padding is all that a window covers, also what ceil_mode adds.
+    if count_include_pad:
+        mean = average_of_all(g, real, kernel_shape, auto_pad, ceil_mode, None, pads, strides)
+    else:
+        mean = average_pool(
+            g,
+            real,
+            kernel_shape=kernel_shape,
+            auto_pad=auto_pad,
+            ceil_mode=ceil_mode,
+            pads=pads,
+            strides=strides,
+        )
     y = g.emit(quantized(g, g.emit(mean), y_scale, y_zero, dtype, g.elem_type_of(dtype)))
     return op.permute_dims(y, [0, *range(2, rank), 1]) if channels_last else y
 

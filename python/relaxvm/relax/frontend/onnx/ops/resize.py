@@ -8,10 +8,12 @@ work on symbolic sizes), cubic and antialiased ones as a product with a constant
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 import numpy as np
 
+from relaxvm import relax, tirx
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -19,7 +21,8 @@ from ..graph import Graph
 from ..interpolation import Axis, Interpolation, resize_axis
 from ..registry import Dims, Expr, onnx_op
 from ..scalars import is_symbolic
-from ..values import Value
+from ..subgraphs import emit_if, walked
+from ..values import Tensor, Value
 
 # What image.resize2d computes as ONNX does.
 _COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -160,9 +163,31 @@ def _resized(g, x, out, plan, how):
     have = g.shape(x)
     if _fits_resize2d(have, plan, how):
         return _resize2d(g, x, out, how)
+    outer = [step for step in plan if step.axis < 2]
+    if outer and all(map(_may_keep, outer)) and _fits_resize2d(have, plan[len(outer) :], how):
+        return _kept_or_resized(g, x, out, plan, outer, how)
+    return _along_axes(g, x, plan, how)
+
+
+def _along_axes(g, x, plan, how):
     for step in plan:
         x = resize_axis(g, x, step, how)
     return x
+
+
+def _may_keep(step) -> bool:
+    return step.scale is None and step.window is None and is_symbolic(step.size)
+
+
+def _kept_or_resized(g, x, out, plan, outer, how):
+    """Asks while running whether batch and channels keep their sizes, as they nearly always do."""
+    keeps = functools.reduce(tirx.And, (g.scalars.equal(step.size, step.out) for step in outer))
+    two_axes = lambda: g.emit(_resize2d(g, g.match_cast(x, [*out[:2], *g.shape(x)[2:]]), out, how))
+    bodies = [
+        walked(g, lambda: [Tensor(two_axes())]),
+        walked(g, lambda: [Tensor(_along_axes(g, x, plan, how))]),
+    ]
+    return emit_if(g, relax.prim_value(keeps), bodies)[0].expr
 
 
 def _fraction(scale: float) -> Fraction:
