@@ -115,11 +115,12 @@ def test_code_of_pages_is_that_of_the_examples():
     assert found >= 5
 
 
-def test_code_of_the_page_on_operators(run, tmp_path):
-    """An operator from Python, with its own assertion."""
-    page = (ROOT / "docs/howto/add_operator.md").read_text()
+@pytest.mark.parametrize("name", ["add_operator", "build_models"])
+def test_code_of_a_page_that_is_one_program(name, run, tmp_path):
+    """It ends with its own assertion."""
+    page = (ROOT / f"docs/howto/{name}.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    program = tmp_path / "shifted_relu.py"
+    program = tmp_path / "program.py"
     program.write_text(block)
     run(sys.executable, program)
 

@@ -5,11 +5,13 @@ imported: name, options, defaults and documentation stand there once."""
 from __future__ import annotations
 
 from ...transform import Pass, PassContext, PassInfo, Sequential, module_pass
+from .extern import AttachExternModules
 from .factories import install, tidied
 from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
 
 __all__ = [
+    "AttachExternModules",
     "DataflowBlockPass",
     "FunctionPass",
     "FusionPattern",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paged attention cache of a language model on a CPU: `create_paged_kv_cache` makes one.
+"""The paged attention cache of a language model on a CPU: `create_paged_kv_cache` makes one, TIRPagedKVCache a model's
+method that makes one, and PagedKVCache is one in the model.
 
 The names with an underscore are those under which programs written for TVM know the tensor programs of a cache; a
 program may compile them itself and hand them to `vm.builtin.paged_attention_kv_cache_create`."""
@@ -20,10 +21,14 @@ from .copies import debug_get_kv as _kv_cache_debug_get_kv
 from .copies import merge_state as _merge_state_inplace_cpu
 from .copies import split_rotary as llama_rope_with_position_map
 from .create import AttnKind, RopeMode, compile_programs, create_paged_kv_cache
+from .paged import FlashInferPagedKVCache, PagedKVCache, TIRPagedKVCache
 
 __all__ = [
     "AttnKind",
+    "FlashInferPagedKVCache",
+    "PagedKVCache",
     "RopeMode",
+    "TIRPagedKVCache",
     "_attention_decode_cpu",
     "_attention_prefill_cpu",
     "_attention_prefill_mla_cpu",

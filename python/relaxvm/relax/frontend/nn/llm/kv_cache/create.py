@@ -36,8 +36,21 @@ class RopeMode(IntEnum):
     INLINE = 2
 
 
+# The attentions of a cache in the order of the parameters of vm.builtin.paged_attention_kv_cache_create.
+ATTENTIONS = (
+    "ragged",
+    "prefill",
+    "decode",
+    "prefill_window",
+    "decode_window",
+    "tree_pages",
+    "tree_ragged",
+    "latent",
+)
+
+
 @dataclass(frozen=True)
-class _Programs:
+class Programs:
     """What the programs depend on; compiled once for each."""
 
     num_qo_heads: int
@@ -50,14 +63,15 @@ class _Programs:
     rope_theta: float
     rope_scaling: str  # JSON
     rotary_dim: int | None
+    whole: bool  # for sequences without a window
     has_windows: bool
     layer_window: int | None
     self_dims: tuple[int, int]
     target: str | None
 
 
-@lru_cache(maxsize=16)
-def _compiled(want: _Programs, is_latent: bool) -> dict[str, Any]:
+def select_programs(want: Programs, is_latent: bool) -> dict[str, PrimFunc]:
+    """The programs of a cache by their part in it."""
     scaling: Scaling = json.loads(want.rope_scaling)
     d, dtype, page = want.head_dim, want.dtype, want.page_size
     if is_latent:
@@ -85,7 +99,7 @@ def _compiled(want: _Programs, is_latent: bool) -> dict[str, Any]:
                 want.rotary_dim,
             ),
         }
-        if not want.has_windows:
+        if want.whole:
             wanted["prefill"] = attention.prefill_paged(*shape, dtype, False, scaling, page)
             wanted["decode"] = attention.decode_paged(*shape, dtype, False, scaling, page)
             wanted["tree_pages"] = attention.tree_paged(*shape, dtype, scaling, page)
@@ -95,7 +109,12 @@ def _compiled(want: _Programs, is_latent: bool) -> dict[str, Any]:
             )
             wanted["decode_window"] = attention.decode_paged(*shape, dtype, True, scaling, page)
     wanted["merge"] = copies.merge_state(dtype)
-    return compile_programs(wanted, want.target)
+    return wanted
+
+
+@lru_cache(maxsize=16)
+def _compiled(want: Programs, is_latent: bool) -> dict[str, Any]:
+    return compile_programs(select_programs(want, is_latent), want.target)
 
 
 def compile_programs(programs: dict[str, PrimFunc], target: Any = None) -> dict[str, Any]:
@@ -151,7 +170,7 @@ def create_paged_kv_cache(
     if is_latent and self_attention_dims is None:
         raise ValueError("latent attention needs self_attention_dims=(keys, values) of a prompt")
     values = head_dim if v_head_dim is None else v_head_dim
-    want = _Programs(
+    want = Programs(
         num_qo_heads,
         num_kv_heads,
         head_dim,
@@ -162,6 +181,7 @@ def create_paged_kv_cache(
         float(rope_theta),
         json.dumps(dict(rope_scaling or {}), sort_keys=True),
         rotary_dim,
+        not support_sliding_window,
         support_sliding_window,
         layer_sliding_window_size if uses_layer_window else None,
         self_attention_dims or (head_dim, values),
@@ -190,8 +210,7 @@ def create_paged_kv_cache(
         empty((), dtype),
         f.get("append"),
         f.get("append_latent"),
-        *(kind(n) for n in ("ragged", "prefill", "decode", "prefill_window", "decode_window")),
-        *(kind(n) for n in ("tree_pages", "tree_ragged", "latent")),
+        *(kind(n) for n in ATTENTIONS),
         [f["merge"]],
         f.get("split_rotary"),
         None,

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of torch.fx and of torch.compile: each is exported, and then imported as an exported program is."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from relaxvm import ir, relax
+
+from .errors import UnsupportedProgram
+from .importer import from_exported_program
+
+InputInfo = Sequence[tuple[Sequence[int], str]]
+
+
+def from_fx(
+    model: torch.fx.GraphModule,
+    input_info: InputInfo,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Callable[..., Any]] | None = None,
+    default_image_layout: str = "NCHW",
+) -> ir.IRModule:
+    """The Relax module of a graph, with one function `main`; `input_info` has shape and dtype of each input.
+
+    A single tensor is returned as it is, several are a tuple.  The other options are those of
+    `from_exported_program`, with all operators kept that have an importer.  Layers that behave otherwise in training
+    are taken as in evaluation.
+    """
+    if default_image_layout != "NCHW":
+        raise ValueError(f"images of PyTorch are NCHW, not {default_image_layout}")
+    inputs = tuple(torch.zeros(list(s), dtype=getattr(torch, str(d))) for s, d in input_info)
+    with _evaluating(model), torch.no_grad():
+        program = torch.export.export(model, inputs)
+    (result,) = (node.args[0] for node in model.graph.nodes if node.op == "output")
+    return from_exported_program(
+        program,
+        keep_params_as_input=keep_params_as_input,
+        unwrap_unit_return_tuple=unwrap_unit_return_tuple or isinstance(result, torch.fx.Node),
+        no_bind_return_tuple=no_bind_return_tuple,
+        custom_convert_map=custom_convert_map,
+        run_ep_decomposition=False,
+    )
+
+
+@contextlib.contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _info(inputs: Sequence[Any]) -> InputInfo:
+    for value in inputs:
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedProgram(
+                f"an input is {type(value).__name__}, not a tensor; use torch.compile(..., dynamic=False)"
+            )
+    return [([int(s) for s in t.shape], str(t.dtype).removeprefix("torch.")) for t in inputs]
+
+
+def _with_weights(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], weights: set[int]
+) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The graph with the inputs that are weights as its own tensors, and the other inputs."""
+    whole, others = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph)), []
+    places = [node for node in whole.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(places, inputs):
+        if id(value) not in weights:
+            others.append(value)
+            continue
+        if isinstance(value, torch.nn.Parameter):
+            whole.register_parameter(node.name, value)
+        else:
+            whole.register_buffer(node.name, value)
+        with whole.graph.inserting_before(node):
+            node.replace_all_uses_with(whole.graph.get_attr(node.name))
+        whole.graph.erase_node(node)
+    whole.recompile()
+    return whole, others
+
+
+def relax_dynamo(
+    pipeline: Callable[[ir.IRModule], ir.IRModule] | None = None,
+) -> Callable[[torch.fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]:
+    """A backend for torch.compile that compiles each graph for this CPU and its sizes; `pipeline` comes before.
+
+    For evaluation: results carry no gradients.  Weights are inputs of a graph, as torch.compile hands them over.
+    """
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        import relaxvm
+
+        module = from_fx(graph, _info(inputs))
+        executable = relaxvm.compile(module if pipeline is None else pipeline(module))
+        main = relax.VirtualMachine(executable, relaxvm.cpu())["main"]
+
+        def run(*values: torch.Tensor) -> Any:
+            given = [relaxvm.runtime.from_dlpack(v.detach().contiguous()) for v in values]
+            result = main(*given)
+            single = hasattr(result, "shape")
+            return torch.from_dlpack(result) if single else [torch.from_dlpack(r) for r in result]
+
+        return run
+
+    return backend
+
+
+def dynamo_capture_subgraphs(
+    model: torch.nn.Module, *params: torch.Tensor, **kwargs: Any
+) -> ir.IRModule:
+    """The graphs into which torch.compile cuts a model, for these inputs: functions `subgraph_0`, `subgraph_1`, ...
+
+    With `keep_params_as_input` parameters are inputs, and their values the function attribute `params`; other keywords
+    go to the model.
+    """
+    keep_params = kwargs.pop("keep_params_as_input", False)
+    found: dict[str, Any] = {}
+    weights = {id(w) for w in (*model.parameters(), *model.buffers())}
+
+    def capture(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        whole, others = _with_weights(graph, inputs, weights)
+        module = from_fx(whole, _info(others), keep_params_as_input=keep_params)
+        name = f"subgraph_{len(found)}"
+        found[name] = module["main"].with_attr("global_symbol", name)
+        return graph.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=capture, dynamic=False)(*params, **kwargs)
+    torch._dynamo.reset()
+    return ir.IRModule(found)
