@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions in groups narrower than a vector: any width of a group, any number of groups, what stands behind them."""
+"""Convolutions in groups: any width of a group, any number of groups, what stands behind them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ CASES = [
     (4, 16, 4, (4, 5), 3, 1),  # deep
     (4, 6, 3, (4, 5), 3, 1),  # vectors do not start at groups
     (2, 4, 4, (1, 1), 1, 1),
+    (2, 8, 16, (9, 7), 3, 2),  # a panel for each group
+    (3, 4, 24, (4, 5), 3, 2),  # which is not full
+    (2, 3, 160, (4, 5), 5, 1),  # panels
 ]
 
 
@@ -73,6 +76,16 @@ def test_values(case, target):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+def test_weights_of_wide_groups_are_packed():
+    w = RNG.standard_normal((3, 3, 8, 32), dtype="float32")
+    params = [relax.Var("x", relax.TensorType((1, 8, 8, 16), "float32"))]
+    mod = relaxvm.compile(
+        build(w, params, 2, 2, op.nn.relu), target="llvm -mcpu=haswell", stop_after="lowered"
+    )
+    panels = ", ".join(f"T.int64({size})" for size in (2, 1, 3, 3, 8, 16))
+    assert f"T.Buffer(({panels})" in mod.script()
+
+
 def test_size_known_at_run_time():
     x = RNG.standard_normal((1, 13, 19, 24), dtype="float32")
     w = RNG.standard_normal((3, 3, 4, 24), dtype="float32")
@@ -108,7 +121,8 @@ BYTES = [
     (20, 4, 1, (4, 5), 3, 1),
     (4, 16, 16, (7, 7), 3, 1),  # a vector for each group
     (3, 32, 32, (7, 7), 3, 1),
-    (3, 8, 24, (7, 7), 1, 1),  # neither
+    (3, 8, 24, (7, 7), 1, 1),  # panels that are not full
+    (2, 8, 160, (5, 7), 3, 1),  # several for each group
     (3, 12, 3, (4, 5), 3, 1),
     (5, 64, 8, (4, 5), 3, 1),  # deep
     (2, 4, 4, (1, 1), 1, 1),

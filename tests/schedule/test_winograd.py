@@ -27,14 +27,32 @@ CASES = [
 ]
 
 
+# images, height, width, channels, filters, padding, groups, dilation
+GROUPS = [
+    (1, 28, 28, 64, 64, 1, 2, 1),
+    (2, 13, 19, 96, 48, 1, 3, 1),
+    (1, 9, 17, 40, 72, 0, 2, 1),  # groups end inside of vectors
+    (1, 8, 8, 48, 240, 1, 2, 1),  # panels of a group that are not full
+    (1, 14, 14, 256, 256, 1, 16, 1),
+]
+DILATED = [
+    (1, 32, 32, 64, 64, 2, 1, 2),
+    (2, 13, 19, 64, 64, 2, 1, 2),  # the last tiles of some phases are empty
+    (1, 17, 23, 64, 80, 4, 1, 4),
+    (1, 14, 15, 64, 64, 0, 1, 3),
+    (1, 20, 24, 64, 64, 1, 1, 2),  # less padding than dilation
+    (1, 20, 24, 64, 64, 2, 2, 2),
+]
+
+
 def convolution(
     case: tuple[int, ...], unknown: int, dtype: str = "float32"
 ) -> tuple[relaxvm.IRModule, np.ndarray, np.ndarray, np.ndarray]:
-    images, height, width, channels, filters, padding = case
+    images, height, width, channels, filters, padding, groups, dilation = (*case, 1, 1)[:8]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((images, height, width, channels), dtype=np.float32).astype(dtype)
-    w = rng.standard_normal((3, 3, channels, filters), dtype=np.float32)
-    w = (w / np.float32(np.sqrt(9 * channels))).astype(dtype)
+    w = rng.standard_normal((3, 3, channels // groups, filters), dtype=np.float32)
+    w = (w / np.float32(np.sqrt(9 * channels // groups))).astype(dtype)
     bias = rng.standard_normal(filters, dtype=np.float32).astype(dtype)
     dims = [relaxvm.tirx.Var(name, "int64") for name in "nhw"[:unknown]]
     dims += [images, height, width][unknown:]
@@ -47,6 +65,8 @@ def convolution(
                     data,
                     relax.const(w, dtype),
                     padding=padding,
+                    groups=groups,
+                    dilation=dilation,
                     data_layout="NHWC",
                     kernel_layout="HWIO",
                 )
@@ -56,24 +76,31 @@ def convolution(
     return builder.finalize(), x, w, bias
 
 
-def expected(x: np.ndarray, w: np.ndarray, bias: np.ndarray, padding: int) -> np.ndarray:
+def expected(case: tuple[int, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    padding, groups, step = (*case, 1, 1)[5:8]
     wide = np.pad(x.astype("float64"), [(0, 0), (padding,) * 2, (padding,) * 2, (0, 0)])
-    height, width = wide.shape[1] - 2, wide.shape[2] - 2
-    y = sum(
-        wide[:, i : i + height, j : j + width] @ w[i, j].astype("float64")
-        for i in range(3)
-        for j in range(3)
-    )
-    return np.maximum(y + bias, 0)
+    height, width = wide.shape[1] - 2 * step, wide.shape[2] - 2 * step
+    parts = []
+    for of_group in range(groups):
+        data = np.split(wide, groups, axis=3)[of_group]
+        weight = np.split(w, groups, axis=3)[of_group].astype("float64")
+        parts.append(
+            sum(
+                data[:, i * step : i * step + height, j * step : j * step + width] @ weight[i, j]
+                for i in range(3)
+                for j in range(3)
+            )
+        )
+    return np.maximum(np.concatenate(parts, axis=3) + bias, 0)
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
 @pytest.mark.parametrize("unknown", [0, 1, 3])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES + GROUPS + DILATED, ids=str)
 def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None:
     module, x, w, bias = convolution(case, unknown)
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
-    want = expected(x, w, bias, case[-1])
+    want = expected(case, x, w, bias)
     vm.set_num_threads(1)
     alone = vm["main"](relaxvm.runtime.tensor(x)).numpy()
     assert np.max(np.abs(alone - want)) < 4e-6 * np.max(np.abs(want))
@@ -143,14 +170,14 @@ def test_volumes_are_transformed_layer_by_layer() -> None:
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("case", CASES[1:3], ids=str)
+@pytest.mark.parametrize("case", CASES[1:3] + GROUPS[1:2] + DILATED[1:2], ids=str)
 def test_half_precision_is_transformed_in_float32(
     case: tuple[int, ...], dtype: str, target: str
 ) -> None:
     module, x, w, bias = convolution(case, 3, dtype)
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
     got = vm["main"](relaxvm.runtime.tensor(x)).numpy().astype("float64")
-    want = expected(x, w, bias, case[-1])
+    want = expected(case, x, w, bias)
     # Rounded twice: the convolution, and the sum with the bias.
     least = 2.0 ** (-11 if dtype == "float16" else -8)
     assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 2.5 * least
@@ -166,3 +193,12 @@ def test_only_where_it_is_worth_it() -> None:
     assert "winograd_product" in lowered((1, 28, 28, 64, 64, 1), "float16")
     assert "winograd" not in lowered((1, 28, 28, 3, 64, 1)), "there is little to multiply"
     assert "winograd" not in lowered((1, 28, 28, 1024, 1024, 1)), "the cache does not hold weights"
+    assert "winograd" not in lowered((1, 28, 28, 64, 64, 1, 8, 1)), "a group fills half a vector"
+    assert "winograd" not in lowered((1, 12, 12, 64, 64, 12, 1, 12)), "phases do not fill tiles"
+
+
+@pytest.mark.parametrize("case", GROUPS + DILATED[:2] + CASES[:2], ids=str)
+def test_padding_is_not_copied(case: tuple[int, ...]) -> None:
+    script = lowered(case)
+    assert "winograd_product" in script
+    assert "pad" not in script.split("def main")[0]

@@ -53,6 +53,8 @@ void ProgramEmitter::Emit(const tir::PrimFunc& func, const Signature& sig,
                           const std::vector<std::string>& names) {
   name_ = sig.name;
   fast_pairs_ = ir::GetAttr<bool>(func->attrs, tir::kFastPairs, false);
+  flush_subnormals_ = module_->getTargetTriple().isX86() &&
+                      ir::GetAttr<bool>(func->attrs, tir::kFlushSubnormals, false);
   no_alias_ = ir::GetAttr<bool>(func->attrs, tir::attr::kNoAlias, false);
   llvm::Function* direct = EmitDirect(func, sig, names[0]);
   EmitPacked(sig, direct, names[0]);
@@ -95,9 +97,10 @@ llvm::Function* ProgramEmitter::EmitDirect(const tir::PrimFunc& func, const Sign
   CheckArguments(sig, tensors);
   DefineParameters(sig, tensors);
   f_->memo.clear();
+  FlushSubnormals();
   Visit(func->body);
   FreeWorkspaces(0);
-  b_.CreateRet(b_.getInt32(0));
+  Return(b_.getInt32(0));
   llvm::IRBuilder<>(frame.allocas).CreateBr(body);
   f_ = nullptr;
   return fn;
@@ -129,7 +132,7 @@ void ProgramEmitter::Report(const std::vector<Check>& checks, const std::vector<
     b_.CreateStore(values[i], b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), array, i));
   b_.CreateCall(SharedFunction(module_, kReportSymbol, ReportType(module_->getContext())),
                 {f_->context, MakeCheckList(module_, checks), f_->function->getArg(1), array});
-  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+  Return(b_.getInt32(static_cast<uint32_t>(kKernelError)));
 }
 
 // Rank, dtype and device.

@@ -117,7 +117,7 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   b_.CreateBr(leave);
   b_.SetInsertPoint(leave);
   FreeWorkspaces(0);
-  b_.CreateRet(rc);
+  Return(rc);
   b_.SetInsertPoint(good);
 }
 
@@ -151,13 +151,14 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
     DefineBuffer(capture.free.buffers[i], field(at++), capture.slots[i].role, /*offset_done=*/true);
   }
   ++depth_of_parallel_;
+  FlushSubnormals();
   Value* begin = task->getArg(2);
   Value* min = b_.CreateAdd(EvalIndex(s->min), begin, "", false, /*HasNSW=*/true);
   Value* extent = b_.CreateSub(task->getArg(3), begin);
   if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
   EmitShare(s, min, extent);
   --depth_of_parallel_;
-  b_.CreateRet(b_.getInt32(0));
+  Return(b_.getInt32(0));
   llvm::IRBuilder<>(frame.allocas).CreateBr(body);
   f_ = outer;
   b_.SetInsertPoint(resume);

@@ -280,7 +280,7 @@ void ProgramEmitter::PollInterrupt() {
   b_.CreateCondBr(b_.CreateICmpNE(value, b_.getInt32(0)), stop, go_on);
   b_.SetInsertPoint(stop);
   FreeWorkspaces(0);
-  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelInterrupted)));
+  Return(b_.getInt32(static_cast<uint32_t>(kKernelInterrupted)));
   b_.SetInsertPoint(go_on);
 }
 
@@ -338,7 +338,7 @@ void ProgramEmitter::Fail(const char* kind, const std::string& message) {
                                             llvm::GlobalValue::PrivateLinkage, record, "error");
     llvm::StoreInst* store = b_.CreateAlignedStore(global, f_->error_slot, llvm::Align(8));
     store->setAtomic(llvm::AtomicOrdering::Release);
-    b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+    Return(b_.getInt32(static_cast<uint32_t>(kKernelError)));
   } else {
     Raise(kind_text, message_text);
   }
@@ -349,7 +349,12 @@ void ProgramEmitter::Raise(Value* kind, Value* message) {
   Value* set_error = LoadField(f_->context, 32, ptr);
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false);
   b_.CreateCall(type, set_error, {f_->context, kind, message});
-  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+  Return(b_.getInt32(static_cast<uint32_t>(kKernelError)));
+}
+
+void ProgramEmitter::Return(Value* rc) {
+  RestoreFloatState();
+  b_.CreateRet(rc);
 }
 
 void ErrorExit::Unless(Value* condition, llvm::Constant* kind, llvm::Constant* message,

@@ -58,8 +58,9 @@ struct Frame {
   llvm::Function* function = nullptr;
   llvm::BasicBlock* allocas = nullptr;  // runs before everything else
   llvm::Value* context = nullptr;
-  llvm::Value* error_slot = nullptr;  // tasks: where the record of an error goes
-  ErrorExit error_exit;               // of checks that nothing is to be freed after
+  llvm::Value* error_slot = nullptr;        // tasks: where the record of an error goes
+  llvm::AllocaInst* float_state = nullptr;  // what the caller's MXCSR holds, where it is changed
+  ErrorExit error_exit;                     // of checks that nothing is to be freed after
   std::unordered_map<const ffi::Object*, llvm::Value*> vars;
   std::unordered_map<const ffi::Object*, BufferSlot> buffers;
   std::unordered_map<const ffi::Object*, llvm::Value*>
@@ -124,6 +125,10 @@ class ProgramEmitter : private tir::StmtVisitor {
   void PollInterrupt();
   void Fail(const char* kind, const std::string& message);  // leaves the function with an error
   void FreeWorkspaces(size_t down_to);
+  void Return(llvm::Value* rc);
+  // ---- emit_float_state.cc
+  void FlushSubnormals();
+  void RestoreFloatState();
   llvm::Constant* Text(const std::string& text);
   // ---- emit_parallel.cc
   void EmitParallelLoop(const tir::ForObj* s);
@@ -189,7 +194,8 @@ class ProgramEmitter : private tir::StmtVisitor {
   llvm::Value* result_ = nullptr;
   std::string name_;
   bool no_alias_ = false;
-  bool fast_pairs_ = false;  // tir::kFastPairs
+  bool fast_pairs_ = false;        // tir::kFastPairs
+  bool flush_subnormals_ = false;  // tir::kFlushSubnormals, on a machine that gains from it
   int num_tasks_ = 0;
   int depth_of_parallel_ = 0;
   bool streaming_ = false;  // whole vectors of results go past the caches

@@ -12,6 +12,7 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -175,6 +176,14 @@ std::vector<std::string> WriteObjects(const KernelSet& kernels, const llvm::Trip
   return files;
 }
 
+// Objects of users may: what runs destructors when a library is unloaded is part of a C compiler's
+// start files, which are not linked. Such a library stays until the process ends.
+bool RegistersDestructors(const KernelSet& kernels) {
+  return std::any_of(kernels.objects.begin(), kernels.objects.end(), [](const KernelObject& o) {
+    return o.bytes.find("__cxa_atexit") != std::string::npos;
+  });
+}
+
 }  // namespace
 
 void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
@@ -194,7 +203,9 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
   words.push_back(prefix + "--version-script=" + folder.Write("exports.map", kExports));
   for (const char* option : {"--hash-style=gnu", "--build-id=none"})
     words.push_back(prefix + option);
-  for (const char* keyword : {"noexecstack", "now", "relro"}) {
+  std::vector<const char*> keywords = {"noexecstack", "now", "relro"};
+  if (RegistersDestructors(kernels)) keywords.push_back("nodelete");
+  for (const char* keyword : keywords) {
     if (linker->is_driver) {
       words.push_back(std::string("-Wl,-z,") + keyword);
     } else {

@@ -334,14 +334,25 @@ class ContractionEmitter {
     return PartOf(map, rows, TilesOfPanel());
   }
 
-  // Of the block of the sum that begins at `start`.
-  std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& start, const Expr& tiles) {
-    ffi::Map<Var, Expr> map;
+  // Of block number `block` of the sum.
+  std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& block, const Expr& tiles) {
+    ffi::Map<Var, Expr> map = BeginOf(block);
     map.Set(c_.panel, panel);
-    map.Set(c_.stage.reduce.front().var, start);
     Expr rows = depth_blocks_->even;
-    for (size_t i = 1; i < c_.stage.reduce.size(); ++i) rows = rows * c_.stage.reduce[i].extent;
+    for (size_t i = depth_blocks_->axis + 1; i < c_.stage.reduce.size(); ++i)
+      rows = rows * c_.stage.reduce[i].extent;
     return PartOf(map, rows, tiles);
+  }
+
+  // Where block number `block` of the sum begins: the axes up to the one that is cut.
+  ffi::Map<Var, Expr> BeginOf(const Expr& block) const {
+    const auto& [axis, even, count, all] = *depth_blocks_;
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.stage.reduce[axis].var, ir::FloorMod(block, count) * Expr(even));
+    Expr rest = ir::FloorDiv(block, count);
+    for (size_t i = axis; i-- > 0; rest = ir::FloorDiv(rest, c_.stage.reduce[i].extent))
+      map.Set(c_.stage.reduce[i].var, ir::FloorMod(rest, c_.stage.reduce[i].extent));
+    return map;
   }
 
   // `vectors` whole registers.
@@ -419,22 +430,29 @@ class ContractionEmitter {
         vector, rows * Expr(vectors), ForKind::kSerial,
         tir::For(lane, 0, lanes_, ForKind::kVectorized,
                  tir::BufferStore(sums, ir::Const(c_.acc, 0), {vector * Expr(lanes_) + lane}))));
-    // The same contraction over one block of the outermost axis of the sum.
+    // The same contraction over one block of the sum.
     Contraction c = c_;
-    Axis& axis = c.stage.reduce.front();
-    const Axis whole = axis;
-    axis = {Var("in_block", Int(64)), blocks.even * blocks.count == ir::AsInt(whole.extent)
-                                          ? Expr(blocks.even)
-                                          : ir::Min(blocks.even, whole.extent - from)};
+    std::vector<Axis>& reduce = c.stage.reduce;
+    const Axis whole = reduce[blocks.axis];
+    reduce.erase(reduce.begin(), reduce.begin() + static_cast<std::ptrdiff_t>(blocks.axis));
+    reduce.front() = {Var("in_block", Int(64)),
+                      blocks.even * blocks.count == ir::AsInt(whole.extent)
+                          ? Expr(blocks.even)
+                          : ir::Min(blocks.even, whole.extent - from)};
+    ffi::Array<Stmt> body;
     ffi::Map<Var, Expr> map;
-    map.Set(whole.var, from + axis.var);
+    for (const auto& [axis, begin] : BeginOf(block)) {
+      const bool is_cut = axis.same_as(whole.var);
+      const Var at = is_cut ? from : Var(axis->name, Int(64));
+      body.push_back(tir::Bind(at, analyzer_->Simplify(begin)));
+      map.Set(axis, is_cut ? at + reduce.front().var : Expr(at));
+    }
     c.a = tir::Substitute(c.a, map);
     c.b = tir::Substitute(c.b, map);
     if (c.guard.defined()) c.guard = tir::Substitute(c.guard, map);
-    part.next = PartOfBlock(part.panel, from + Expr(blocks.even), tiles);
-    Stmt pass = SeqStmt::Flatten(
-        {tir::Bind(from, block * Expr(blocks.even)), Pass(c, part, first, tiles, heights)});
-    seq.push_back(Loop(block, blocks.count, ForKind::kSerial, pass));
+    part.next = PartOfBlock(part.panel, block + Expr(1), tiles);
+    body.push_back(Pass(c, part, first, tiles, heights));
+    seq.push_back(Loop(block, blocks.all, ForKind::kSerial, SeqStmt::Flatten(body)));
     part.row_start = start;
     seq.push_back(EmitFinish(c_, width_, part, rows, machine_, analyzer_));
     return SeqStmt::Flatten(seq);
@@ -482,25 +500,36 @@ class ContractionEmitter {
     return SeqStmt::Flatten(seq);
   }
 
-  // How the sum goes by blocks of its outermost axis, where one panel of B does not fit into the
-  // second cache beside rows of A.  A single tile of rows has no use of it: B passes once.
+  // How the sum goes by blocks, where one panel of B does not fit into the second cache beside rows
+  // of A.  A single tile of rows has no use of it: B passes once.
   struct DepthBlocks {
-    int64_t even, count;  // of each but the last; blocks
+    size_t axis;          // of the sum, that is cut; those outside of it take single steps
+    int64_t even, count;  // of each but the last; blocks of the axis
+    int64_t all;          // blocks
   };
   std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
     // A guard leaves most steps out of most rows, and with them of a panel.
     if (depth.value_or(0) == 0 || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
         c_.side_by_side.has_value() || c_.guard.defined())
       return std::nullopt;
-    const Axis& outermost = c_.stage.reduce.front();
-    const int64_t extent = ir::AsInt(outermost.extent).value();
-    const int64_t bytes = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
-    const int64_t each = depth.value() / extent * c_.GroupInB() * bytes * width_;
-    if (each * extent <= machine_.l2_bytes / 2) return std::nullopt;
-    const int64_t most = std::max<int64_t>(1, machine_.l2_bytes / 4 / each);
-    const int64_t count = (extent + most - 1) / most;
-    const int64_t even = (extent + count - 1) / count;
-    return DepthBlocks{even, (extent + even - 1) / even};
+    const int64_t size = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
+    int64_t bytes = depth.value() * c_.GroupInB() * size * width_;
+    if (bytes <= machine_.l2_bytes / 2) return std::nullopt;
+    size_t axis = 0;
+    int64_t outside = 1;
+    auto extent = [&](size_t i) { return ir::AsInt(c_.stage.reduce[i].extent).value(); };
+    // The outermost axis whose steps fit is cut.
+    for (; axis + 1 < c_.stage.reduce.size() && bytes / extent(axis) > machine_.l2_bytes / 2;
+         ++axis) {
+      bytes /= extent(axis);
+      outside *= extent(axis);
+    }
+    const int64_t each = bytes / extent(axis);
+    const int64_t most = std::max<int64_t>(1, machine_.l2_bytes / 4 / std::max<int64_t>(each, 1));
+    const int64_t blocks = (extent(axis) + most - 1) / most;
+    const int64_t even = (extent(axis) + blocks - 1) / blocks;
+    const int64_t count = (extent(axis) + even - 1) / even;
+    return DepthBlocks{axis, even, count, outside * count};
   }
 
   Contraction c_;

@@ -26,6 +26,9 @@ struct Use {
   // Columns that share a left side, where the left side depends on the column as column // count (a
   // convolution in groups); 0: all do.
   int64_t columns_a_group = 0;
+
+  // Panels are those of one group, or of all columns.
+  int64_t ColumnsInPanels() const { return columns_a_group > 0 ? columns_a_group : columns; }
 };
 
 // The c of column // c, in which form alone `e` uses `column`; 0: in another one.
@@ -137,17 +140,20 @@ std::optional<Use> FindUse(const Program& program, const Var& buffer, const Mach
 }
 
 // The columns of a panel; 0: no form that tiles read well.
-int64_t WidthOf(const Use& use, const Machine& machine) {
-  const int64_t bytes = SizeInBytes(use.acc), lanes = machine.Lanes(bytes);
-  if (use.columns_a_group == 0) return target::PanelVectors(machine, use.columns, bytes) * lanes;
-  if (use.group == 1) return 0;
-  // A panel for each group, or one for all of them where several fill a vector.
-  if (use.columns_a_group % lanes == 0) return use.columns_a_group;
-  return lanes % use.columns_a_group == 0 ? use.columns : 0;
+int64_t ChooseWidth(Use* use, const Machine& machine) {
+  const int64_t bytes = SizeInBytes(use->acc), lanes = machine.Lanes(bytes);
+  const int64_t of_group = use->columns_a_group;
+  if (of_group > 0 && of_group < lanes) {
+    // One panel for all groups where several fill a vector.
+    use->columns_a_group = 0;
+    return use->group > 1 && lanes % of_group == 0 ? use->columns : 0;
+  }
+  return target::PanelVectors(machine, use->ColumnsInPanels(), bytes) * lanes;
 }
 
-// [.., n at dim, ..] -> [n / width, .., width], with groups [n / width, .., k / group, .., width,
-// group]
+// [.., n at dim, ..] -> [n / width, .., width]; where neighbours along the sum lie behind each
+// other [n / width, .., k / group, .., width, group]; panels of groups of columns stand behind an
+// index of the group.
 class PanelReader : public tir::StmtMutator {
  public:
   PanelReader(const Buffer& from, const Buffer& to, const Use& use, int64_t width)
@@ -155,9 +161,14 @@ class PanelReader : public tir::StmtMutator {
 
   Expr MutateBufferLoad(const BufferLoad& load) override {
     if (!load->buffer.same_as(from_)) return StmtMutator::MutateBufferLoad(load);
-    const Expr& column = load->indices[static_cast<int64_t>(use_.dim)];
-    const bool single = use_.columns == width_;
-    ffi::Array<Expr> indices = {single ? Expr(0) : ir::FloorDiv(column, width_)};
+    Expr column = load->indices[static_cast<int64_t>(use_.dim)];
+    const bool single = use_.ColumnsInPanels() <= width_;
+    ffi::Array<Expr> indices;
+    if (use_.columns_a_group > 0) {
+      indices.push_back(ir::FloorDiv(column, use_.columns_a_group));
+      column = ir::FloorMod(column, use_.columns_a_group);
+    }
+    indices.push_back(single ? Expr(0) : ir::FloorDiv(column, width_));
     for (size_t i = 0; i < load->indices.size(); ++i) {
       const Expr& index = load->indices[static_cast<int64_t>(i)];
       if (i == use_.dim) continue;
@@ -192,22 +203,25 @@ class PanelReader : public tir::StmtMutator {
 };
 
 PrimFunc PackProgram(const Buffer& plain, const Buffer& packed, const Use& use, int64_t width) {
-  const size_t dim = use.dim;
+  const size_t dim = use.dim, lead = use.columns_a_group > 0 ? 2 : 1;
   tir::Tensor x("plain", plain.shape(), plain.elem_dtype());
   tir::Tensor panels = tir::Compute(
       packed.shape(),
       [&](const tir::Indices& i) {
         const bool grouped = use.group > 1;
-        Expr column = i[0] * Expr(width) + i[i.size() - (grouped ? 2 : 1)];
+        Expr column =
+            i[static_cast<int64_t>(lead - 1)] * Expr(width) + i[i.size() - (grouped ? 2 : 1)];
+        const Expr inside = ir::Less(column, use.ColumnsInPanels());
+        if (lead == 2) column = i[0] * Expr(use.columns_a_group) + column;
         tir::Indices at;
         for (size_t d = 0; d < plain.shape().size(); ++d)
-          at.push_back(d == dim ? column : i[static_cast<int64_t>(d < dim ? d + 1 : d)]);
+          at.push_back(d == dim ? column
+                                : i[static_cast<int64_t>(d < dim ? d + lead : d + lead - 1)]);
         if (grouped) {
           const auto k = static_cast<int64_t>(use.depth_dim);
           at.Set(k, at[k] * Expr(use.group) + i[i.size() - 1]);
         }
-        return ir::IfThenElse(ir::Less(column, plain.shape()[static_cast<int64_t>(dim)]), x(at),
-                              ir::Const(plain.elem_dtype(), 0));
+        return ir::IfThenElse(inside, x(at), ir::Const(plain.elem_dtype(), 0));
       },
       "panels");
   return tir::CreatePrimFunc({x}, {panels});
@@ -226,15 +240,17 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   if (auto transformed = WinogradOperand(func, param, machine)) return transformed;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return std::nullopt;
-  const std::optional<Use> use = FindUse(*program, plain, machine);
+  std::optional<Use> use = FindUse(*program, plain, machine);
   if (!use.has_value()) return std::nullopt;
-  const int64_t width = WidthOf(*use, machine);
+  const int64_t width = ChooseWidth(&*use, machine);
   if (width == 0) return std::nullopt;
   // One panel whose columns are neighbours already is what tiles read well.
   const bool is_panel = use->dim + 1 == plain.shape().size() && use->columns <= width;
   if (use->group == 1 && is_panel) return std::nullopt;
 
-  ffi::Array<Expr> shape = {Expr((use->columns + width - 1) / width)};
+  ffi::Array<Expr> shape;
+  if (use->columns_a_group > 0) shape.push_back(Expr(use->columns / use->columns_a_group));
+  shape.push_back(Expr((use->ColumnsInPanels() + width - 1) / width));
   for (size_t i = 0; i < plain.shape().size(); ++i) {
     const Expr& dim = plain.shape()[static_cast<int64_t>(i)];
     if (i == use->dim) continue;

@@ -29,12 +29,18 @@ Program WithAttention(Program program, const Machine& traits) {
   return program;
 }
 
-bool UsesPairs(const Stmt& body) {
-  bool found = false;
+// Multiply-adds of floats, and those among them that are sums of bfloat16 pairs.
+struct Products {
+  bool any = false, pairs = false;
+};
+
+Products ProductsOf(const Stmt& body) {
+  Products found;
   tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
     const auto* call = node.as<ir::IntrinObj>();
     if (call == nullptr || call->intrin != ir::Intrin::kFma) return;
-    found = found || tir::AsDotOfPairs(ffi::GetRef<Expr>(call)).has_value();
+    found.any = true;
+    found.pairs = found.pairs || tir::AsDotOfPairs(ffi::GetRef<Expr>(call)).has_value();
   });
   return found;
 }
@@ -52,8 +58,8 @@ class Scheduler {
         ++at;
         continue;
       }
-      if (IsWinograd(context_.program, at)) {
-        parts.push_back(Winograd(at));
+      if (auto form = ReadWinograd(context_.program, at)) {
+        parts.push_back(Winograd(*form, at));
         at += 3;
         continue;
       }
@@ -90,13 +96,15 @@ class Scheduler {
     auto copy = ffi::make_object<tir::PrimFuncObj>(*context_.program.func.get());
     copy->body = SeqStmt::Flatten(body);
     copy->attrs.Set(tir::attr::kScheduled, true);
-    if (context_.machine.dot_bf16 && UsesPairs(copy->body)) copy->attrs.Set(tir::kFastPairs, true);
+    const Products products = ProductsOf(copy->body);
+    if (products.any) copy->attrs.Set(tir::kFlushSubnormals, true);
+    if (products.pairs && context_.machine.dot_bf16) copy->attrs.Set(tir::kFastPairs, true);
     return ir::NodeRef<PrimFunc>(std::move(copy));
   }
 
  private:
   // Three stages, and what finishes the last one.
-  Stmt Winograd(size_t at) {
+  Stmt Winograd(const WinogradForm& form, size_t at) {
     if (const Stage* after = EpilogueOf(at + 2)) {
       context_.gone.insert(context_.program.stages[at + 2].out->get());
       const Stage finished = FinishWith(context_.program.stages[at + 2], *after);
@@ -106,7 +114,7 @@ class Scheduler {
     }
     for (size_t i = at; i < at + 2; ++i)
       context_.gone.insert(context_.program.stages[i].out->get());
-    return EmitWinograd(context_.program.stages[at], context_.program.stages[at + 1],
+    return EmitWinograd(form, context_.program.stages[at], context_.program.stages[at + 1],
                         context_.program.stages[at + 2], context_.machine, &context_.analyzer);
   }
 

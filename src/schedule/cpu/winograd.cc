@@ -29,9 +29,10 @@ constexpr int64_t kTasksPerCore = 4;
 
 class WinogradEmitter {
  public:
-  WinogradEmitter(const Stage& input, const Stage& product, const Stage& output,
-                  const Machine& machine, arith::Analyzer* analyzer)
-      : output_(FlattenStage(output, analyzer)),
+  WinogradEmitter(const WinogradForm& form, const Stage& input, const Stage& product,
+                  const Stage& output, const Machine& machine, arith::Analyzer* analyzer)
+      : form_(form),
+        output_(FlattenStage(output, analyzer)),
         machine_(machine),
         analyzer_(analyzer),
         lanes_(machine.Lanes(4)),
@@ -46,12 +47,12 @@ class WinogradEmitter {
         height_(output.spatial[at_height_].extent),
         breadth_(output.spatial[at_height_ + 1].extent),
         taps_(has_depth_ ? ir::AsInt(product.reduce[0].extent).value() : 1),
-        channels_(ir::AsInt(input.spatial.back().extent).value()),
-        filters_(ir::AsInt(output.spatial.back().extent).value()) {
+        channels_(form.channels),
+        filters_(form.filters),
+        width_(form.width),
+        panels_(form.PanelsOfGroup()) {
     const std::vector<Var> reads = ReadsOf(product);
     weight_ = Buffer(reads[reads[0].same_as(*input.out) ? 1 : 0]);
-    width_ = ir::AsInt(weight_.shape()[4]).value();
-    panels_ = (filters_ + width_ - 1) / width_;
     stride_ = (channels_ + lanes_ - 1) / lanes_ * lanes_;
     ChooseBlock();
     slots_ = block_ * (layers_ + taps_ - 1);
@@ -66,33 +67,34 @@ class WinogradEmitter {
     const Axis image{Var("image", Int(64)), has_depth_ ? images_ : Expr(1)};
     const Axis layer{Var("layers", Int(64)), analyzer_->Simplify(ir::CeilDiv(depth_, layers_))};
     const Axis strip{Var("strip", Int(64)), analyzer_->Simplify(ir::CeilDiv(tiles_, block_))};
-    // Few blocks: groups of panels are tasks of their own, no more than cores want, because each
+    // Few blocks: parts of the panels are tasks of their own, no more than cores want, because each
     // transforms its input again.
-    Var groups("groups", Int(64)), each("each", Int(64)), first("first", Int(64));
+    Var parts("parts", Int(64)), each("each", Int(64)), first("first", Int(64));
     const int64_t tasks = machine_.num_cores > 1 ? kTasksPerCore * machine_.num_cores : 1;
-    const Expr blocks = analyzer_->Simplify(image.extent * layer.extent * strip.extent);
+    const Expr blocks =
+        analyzer_->Simplify(Expr(form_.groups) * image.extent * layer.extent * strip.extent);
     const Expr wanted = ir::CeilDiv(Expr(tasks), ir::Max(blocks, 1));
-    Axis group{Var("group", Int(64)), groups};
+    const Axis group{group_, Expr(form_.groups)}, part{Var("part", Int(64)), parts};
     Var panel("panel", Int(64));
     const Task task{image.var, layer.var * Expr(layers_), strip.var * Expr(block_)};
     ffi::Array<Stmt> body = {
         Bind(count_, analyzer_->Simplify(ir::Min(block_, tiles_ - task.tile))),
         Bind(deep_, analyzer_->Simplify(ir::Min(layers_, depth_ - task.layer))),
-        Bind(first, group.var * each),
+        Bind(first, part.var * each),
         tir::AllocBuffer(input_),
         tir::AllocBuffer(product_),
         EachTile(task, deep_ + Expr(taps_ - 1), [&](const Place& at, const Expr& slot) {
-          const Expr inside = ir::And(
-              ir::LessEqual(at.y + Expr(kSize), data_.shape()[static_cast<int64_t>(at_height_)]),
-              ir::LessEqual(at.x + Expr(kSize),
-                            data_.shape()[static_cast<int64_t>(at_height_ + 1)]));
+          const Expr reach = (kSize - 1) * form_.dilation;
+          Expr inside = ir::And(Inside(1, at.y, reach), Inside(2, at.x, reach));
+          if (has_depth_) inside = ir::And(inside, Inside(0, at.z, 0));
           return tir::IfThenElse(inside, Input(at, slot, false), Input(at, slot, true));
         })};
     const Expr column = first + panel;
     Stmt of_panel = SeqStmt::Flatten(
         {Multiply(column), EachTile(task, deep_, [&](const Place& at, const Expr& slot) {
-           const Expr inside = ir::And(ir::LessEqual(at.y + Expr(kTile), height_),
-                                       ir::LessEqual(at.x + Expr(kTile), breadth_));
+           const Expr reach = (kTile - 1) * form_.dilation;
+           const Expr inside =
+               ir::And(ir::Less(at.y + reach, height_), ir::Less(at.x + reach, breadth_));
            return tir::IfThenElse(inside, Output(at, slot, column, false),
                                   Output(at, slot, column, true));
          })});
@@ -101,9 +103,9 @@ class WinogradEmitter {
     const Expr work =
         Expr(kPoints * block_ * layers_ * taps_ * channels_ * (width_ / lanes_)) * each;
     return SeqStmt::Flatten(
-        {Bind(groups, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
-         Bind(each, ir::CeilDiv(Expr(panels_), groups)),
-         OverTasks({image, layer, strip, group}, SeqStmt::Flatten(body), work, analyzer_)});
+        {Bind(parts, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
+         Bind(each, ir::CeilDiv(Expr(panels_), parts)),
+         OverTasks({group, image, layer, strip, part}, SeqStmt::Flatten(body), work, analyzer_)});
   }
 
  private:
@@ -115,6 +117,14 @@ class WinogradEmitter {
   struct Place {
     Var n{"n", Int(64)}, z{"z", Int(64)}, y{"y", Int(64)}, x{"x", Int(64)};
   };
+
+  // What stands at a place of results along axis `axis` (z, y, x) of data, and `reach` behind it:
+  // is all of it there?
+  Expr Inside(size_t axis, const Expr& place, const Expr& reach) const {
+    const Expr first = place - Expr(form_.before[axis]);
+    const Expr& size = data_.shape()[static_cast<int64_t>(at_height_ + axis - 1)];
+    return ir::And(ir::LessEqual(0, first), ir::Less(first + reach, size));
+  }
 
   // As many tiles as leave their transforms in half of the cache, all blocks alike.  Of a number of
   // images that is not known each one is cut alike, or as many as fit are one block.
@@ -168,9 +178,9 @@ class WinogradEmitter {
     const Expr number = task.tile + tile;
     ffi::Array<Stmt> one = {
         Bind(row, ir::FloorDiv(number, across_)),
-        Bind(at.x, ir::FloorMod(number, across_) * Expr(kTile)),
+        Bind(at.x, form_.PlaceOf(ir::FloorMod(number, across_))),
         Bind(at.n, has_depth_ ? task.image : ir::FloorDiv(row, down_)),
-        Bind(at.y, (has_depth_ ? Expr(row) : ir::FloorMod(row, down_)) * Expr(kTile))};
+        Bind(at.y, form_.PlaceOf(has_depth_ ? Expr(row) : ir::FloorMod(row, down_)))};
     if (!has_depth_) {
       one.push_back(body(at, tile));
       return For(tile, 0, count_, ForKind::kSerial, SeqStmt::Flatten(one));
@@ -232,9 +242,15 @@ class WinogradEmitter {
     return row;
   }
 
-  ffi::Array<Expr> IndexOf(const Place& at, const Expr& y, const Expr& channel) const {
-    if (has_depth_) return {at.n, at.z, y, at.x, channel};
-    return {at.n, y, at.x, channel};
+  // Of data: the i-th row of a tile's input.
+  Expr OffsetOf(const Place& at, int64_t i, const Expr& channel) const {
+    auto place = [&](size_t axis, const Expr& of) { return of - Expr(form_.before[axis]); };
+    ffi::Array<Expr> indices = {at.n};
+    if (has_depth_) indices.push_back(place(0, at.z));
+    indices.push_back(place(1, at.y + Expr(i * form_.dilation)));
+    indices.push_back(place(2, at.x));
+    indices.push_back(group_ * Expr(channels_) + channel);
+    return FlatOffset(data_, indices);
   }
 
   // One tile of all channels; `guarded`: it may reach over the data's end.
@@ -254,26 +270,24 @@ class WinogradEmitter {
     std::array<Var, kSize> lines{Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64)),
                                  Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64))};
     for (int64_t i = 0; i < kSize; ++i)
-      seq.push_back(Bind(lines[static_cast<size_t>(i)],
-                         FlatOffset(data_, IndexOf(at, at.y + Expr(i), channel))));
+      seq.push_back(Bind(lines[static_cast<size_t>(i)], OffsetOf(at, i, channel)));
     const Buffer half = Registers(kPoints, &seq), line = Registers(kSize, &seq),
                  scratch = Registers(4, &seq);
     for (int64_t j = 0; j < kSize; ++j) {
       for (int64_t i = 0; i < kSize; ++i) {
-        Expr inside = ir::BoolImm(true), predicate;
+        Expr predicate;
+        if (partial)
+          predicate = ir::Less(Span(Expr(0)), ir::BroadcastExpr(Expr(channels_ % lanes_), lanes_));
+        const Expr offset =
+            lines[static_cast<size_t>(i)] + Expr(j * form_.dilation * form_.groups * channels_);
+        Expr value = ir::Cast(Number(0).dtype(), BufferLoad(data_, {Span(offset)}, predicate));
         if (guarded) {
-          inside = ir::And(
-              ir::Less(at.y + Expr(i), data_.shape()[static_cast<int64_t>(at_height_)]),
-              ir::Less(at.x + Expr(j), data_.shape()[static_cast<int64_t>(at_height_ + 1)]));
-          predicate = ir::BroadcastExpr(inside, lanes_);
+          Expr inside = ir::And(Inside(1, at.y + Expr(i * form_.dilation), 0),
+                                Inside(2, at.x + Expr(j * form_.dilation), 0));
+          if (has_depth_) inside = ir::And(inside, Inside(0, at.z, 0));
+          value = ir::IfThenElse(inside, value, Number(0));
         }
-        if (partial) {
-          const Expr count = ir::Select(inside, Expr(channels_ % lanes_), Expr(0));
-          predicate = ir::Less(Span(Expr(0)), ir::BroadcastExpr(count, lanes_));
-        }
-        const Expr offset = lines[static_cast<size_t>(i)] + Expr(j * channels_);
-        const Expr value = BufferLoad(data_, {Span(offset)}, predicate);
-        seq.push_back(Put(line, i, ir::Cast(Number(0).dtype(), value)));
+        seq.push_back(Put(line, i, value));
       }
       const Six out = TransformInput(Row(line, 0, 1), scratch, &seq);
       for (int64_t a = 0; a < kSize; ++a)
@@ -309,9 +323,13 @@ class WinogradEmitter {
     const Expr slot = c.row.var + tap * Expr(block_);
     c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k});
     c.b = BufferLoad(
-        weight_, {(((point * Expr(panels_) + panel) * Expr(taps_) + tap) * Expr(channels_) + k) *
-                      Expr(width_) +
-                  c.column});
+        weight_,
+        {(((point * Expr(form_.groups * panels_) + group_ * Expr(panels_) + panel) * Expr(taps_) +
+           tap) *
+              Expr(channels_) +
+          k) *
+             Expr(width_) +
+         c.column});
     c.stage.out = product_;
     const int64_t rows = block_ * layers_;
     c.stage.indices = {point * Expr(product_point_) + c.row.var * Expr(width_) + c.vector.var};
@@ -383,9 +401,9 @@ class WinogradEmitter {
       for (int64_t s = 0; s < kTile; ++s) {
         Stmt store = Store(at, r, s, filter, done, partial);
         if (guarded)
-          store = tir::IfThenElse(
-              ir::And(ir::Less(at.y + Expr(r), height_), ir::Less(at.x + Expr(s), breadth_)),
-              store);
+          store = tir::IfThenElse(ir::And(ir::Less(at.y + Expr(r * form_.dilation), height_),
+                                          ir::Less(at.x + Expr(s * form_.dilation), breadth_)),
+                                  store);
         seq.push_back(store);
       }
     }
@@ -398,9 +416,9 @@ class WinogradEmitter {
     ffi::Map<Var, Expr> map;
     map.Set(output_.spatial[0].var, at.n);
     if (has_depth_) map.Set(output_.spatial[1].var, at.z);
-    map.Set(output_.spatial[at_height_].var, at.y + Expr(r));
-    map.Set(output_.spatial[at_height_ + 1].var, at.x + Expr(s));
-    map.Set(output_.spatial[at_height_ + 2].var, filter + lane);
+    map.Set(output_.spatial[at_height_].var, at.y + Expr(r * form_.dilation));
+    map.Set(output_.spatial[at_height_ + 1].var, at.x + Expr(s * form_.dilation));
+    map.Set(output_.spatial[at_height_ + 2].var, group_ * Expr(filters_) + filter + lane);
     Expr value = done.Load({Expr((r * kTile + s) * lanes_) + lane});
     if (output_.finish.defined()) {
       map.Set(output_.reduced, value);
@@ -416,19 +434,20 @@ class WinogradEmitter {
         BufferStore(*output_.out, value, {tir::Substitute(output_.indices[0], map)}, predicate));
   }
 
+  const WinogradForm& form_;
   Stage output_;
   const Machine& machine_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
   Buffer data_, weight_;
   bool has_depth_;
-  size_t at_height_;       // dimension of data and result
-  Expr images_, depth_;    // of the result
-  Expr down_, across_;     // of tiles
-  Expr height_, breadth_;  // of the result
-  int64_t taps_;           // of the kernel along the depth
-  int64_t channels_, filters_;
-  int64_t width_ = 1, panels_ = 1;               // of the weights
+  size_t at_height_;                             // dimension of data and result
+  Expr images_, depth_;                          // of the result
+  Expr down_, across_;                           // of tiles
+  Expr height_, breadth_;                        // of the result
+  int64_t taps_;                                 // of the kernel along the depth
+  int64_t channels_, filters_;                   // of a group
+  int64_t width_, panels_;                       // of the weights of a group
   int64_t stride_ = 1;                           // of input_: channels in whole registers
   int64_t block_ = 1;                            // tiles of a task's layer
   int64_t layers_ = 1;                           // of a task's results
@@ -437,14 +456,15 @@ class WinogradEmitter {
   int64_t image_tiles_ = 0;                      // of an image, where several are one block
   Expr tiles_;                                   // of a layer, without depth of all images
   Buffer input_{Buffer("input", {Expr(1)}, Float(32))}, product_ = input_;
-  Var count_{Var("tiles", Int(64))}, deep_{Var("deep", Int(64))};  // of this task
+  Var group_{Var("group", Int(64))}, count_{Var("tiles", Int(64))},
+      deep_{Var("deep", Int(64))};  // of this task
 };
 
 }  // namespace
 
-Stmt EmitWinograd(const Stage& input, const Stage& product, const Stage& output,
-                  const Machine& machine, arith::Analyzer* analyzer) {
-  return WinogradEmitter(input, product, output, machine, analyzer).Run();
+Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,
+                  const Stage& output, const Machine& machine, arith::Analyzer* analyzer) {
+  return WinogradEmitter(form, input, product, output, machine, analyzer).Run();
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -6,10 +6,15 @@
 //   M[a, b] = V[a, b] U[a, b]                                              product, over channels
 //   out[4y + r, 4x + s] = sum over a, b of A(r, a) A(s, b) M[a, b]         output
 //
-// In volumes z stands before y, and V of layers z, z + 1, .. of data meets U of the kernel's
-// layers. U is made of the weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity
-// the largest error stays within twice that of adding up the nine products (docs/performance.md).
+// Data outside of its bounds is 0.  In volumes z stands before y, and V of layers z, z + 1, .. of
+// data meets U of the kernel's layers.  With a dilation d each of the d * d images of every d-th
+// pixel is such a convolution; the tiles of all of them are one grid, in which neighbours are those
+// of neighbouring images.  Groups of channels have panels of U of their own.  U is made of the
+// weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity the largest error stays
+// within twice that of adding up the nine products (docs/performance.md).
 #pragma once
+
+#include <array>
 
 #include "schedule/cpu/cpu.h"
 
@@ -25,10 +30,23 @@ inline constexpr double kWinogradNear = 0.625, kWinogradFar = 1.5;
 std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
                                              const Machine& machine);
 
-// Are the stages at, at + 1, at + 2 those that WinogradOperand makes?
-bool IsWinograd(const Program& program, size_t at);
+struct WinogradForm {
+  int64_t channels, filters;  // of a group
+  int64_t width;              // of a panel of transformed weights
+  int64_t groups = 1;
+  int64_t dilation = 1;                       // of y and x
+  std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
+
+  int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
+  // Rows (or columns) of tiles of `size` results, and the first result of one.
+  Expr TilesOf(const Expr& size) const;
+  Expr PlaceOf(const Expr& tile) const;
+};
+
+// Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes.
+std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at);
 // All three, tile block by tile block; `output` with what finishes it.
-Stmt EmitWinograd(const Stage& input, const Stage& product, const Stage& output,
-                  const Machine& machine, arith::Analyzer* analyzer);
+Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,
+                  const Stage& output, const Machine& machine, arith::Analyzer* analyzer);
 
 }  // namespace relaxvm::schedule::cpu

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels that add up products take subnormal numbers for 0 where arithmetic on them takes long (x86); all others keep
+them, on every thread and also after such a kernel."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import relax
+from relaxvm.relax import op
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="only x86 takes subnormals for 0"
+)
+
+TINY = np.float32(1e-40)
+Form = Callable[[object, int], tuple[relax.Var, relax.Expr]]
+
+
+def product(rows: object, columns: int) -> tuple[relax.Var, relax.Expr]:
+    x = relax.Var("x", relax.TensorType([rows, 64], "float32"))
+    return x, op.matmul(x, relax.const(np.full((64, columns), TINY)))
+
+
+def depthwise(rows: object, columns: int) -> tuple[relax.Var, relax.Expr]:
+    x = relax.Var("x", relax.TensorType([1, rows, 8, columns], "float32"))
+    w = relax.const(np.full((3, 3, columns, 1), TINY))
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWOI"}
+    return x, op.nn.conv2d(x, w, padding=1, groups=columns, **layouts)
+
+
+def winograd(rows: object, columns: int) -> tuple[relax.Var, relax.Expr]:
+    x = relax.Var("x", relax.TensorType([1, rows, 12, 32], "float32"))
+    w = relax.const(np.full((3, 3, 32, columns), TINY))
+    return x, op.nn.conv2d(x, w, padding=1, data_layout="NHWC", kernel_layout="HWIO")
+
+
+def sums_and_twice(form: Form, rows: object, columns: int) -> relaxvm.VirtualMachine:
+    """main(x, y) = (sums of x with TINY, 2 * y), the second after the first."""
+    x, sums = form(rows, columns)
+    y = relax.Var("y", relax.TensorType([1 << 20], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            both = relax.Tuple([builder.emit(sums), builder.emit(op.add(y, y))])
+            out = builder.emit_output(both)
+        builder.emit_func_output(out)
+    return relaxvm.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=2)
+
+
+@pytest.mark.parametrize("form", [product, depthwise, winograd])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("rows, columns", [(1, 32), (12, 48), (400, 256)])
+def test_sums_of_products_alone(form: Form, known: bool, rows: int, columns: int) -> None:
+    size = rows if known else relaxvm.tirx.Var("n", "int64")
+    vm = sums_and_twice(form, size, columns)
+    shape = {"product": (rows, 64), "depthwise": (1, rows, 8, columns)}
+    x = np.full(shape.get(form.__name__, (1, rows, 12, 32)), 1e30, "float32")
+    y = np.full(1 << 20, TINY)
+    for _ in range(2):
+        sums, twice = vm["main"](relaxvm.runtime.tensor(x), relaxvm.runtime.tensor(y))
+        assert not sums.numpy().any()
+        np.testing.assert_array_equal(twice.numpy().view("int32"), (y + y).view("int32"))
+        assert (y + y)[0] != 0  # this thread's arithmetic is as it was
