@@ -53,7 +53,10 @@ PYTHON_RULES = {
     FRONTEND: ("relax.op", "script", "ir"),
 }
 PYTHON_PARTS = (*FRONTEND_USERS, "relax.op", "script", "ir")
-FRONT_END_PACKAGES = {"onnx": "relax.frontend.onnx", "torch": "relax.frontend.torch"}
+FRONT_END_PACKAGES = {
+    "onnx": ("relax.frontend.onnx",),
+    "torch": ("relax.frontend.torch", "relax.frontend.nn.torch"),
+}
 
 
 def read_rules(path: pathlib.Path) -> dict[str, set[str]]:
@@ -135,16 +138,18 @@ def check_python(root: pathlib.Path) -> Iterator[str]:
         where = path.relative_to(root)
         inner = path.relative_to(package).with_suffix("").parts
         own = ".".join(inner[:-1] if inner[-1] == "__init__" else inner)
+        module = ".".join(inner)
         home = part_of(own)
         for line, name, deferred in imported(path, ".".join(filter(None, ["relaxvm", own]))):
             top = name.split(".")[0]
-            owner = FRONT_END_PACKAGES.get(top)
+            owners = FRONT_END_PACKAGES.get(top, ())
             if (
-                owner
-                and not (own == owner or own.startswith(owner + "."))
+                owners
+                and not any((module + ".").startswith(owner + ".") for owner in owners)
                 and home not in ("cli", "testing")
             ):
-                yield f"{where}:{line}: only {owner} imports {top}"
+                verb = "imports" if len(owners) == 1 else "import"
+                yield f"{where}:{line}: only {' and '.join(owners)} {verb} {top}"
             if top != "relaxvm":
                 continue
             target = part_of(name.partition(".")[2])

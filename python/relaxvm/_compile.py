@@ -36,7 +36,7 @@ def compile(
     `progress` is called with the name of the step, how many are done, and how many there are.
     """
     _only_default_tir(tir_pipeline)
-    mod = _bind(as_module(mod), params)
+    mod, imports = _without_external_modules(_bind(as_module(mod), params))
     pipeline = "default"
     if relax_pipeline not in ("default", "default_build"):
         from relaxvm.relax.pipeline import get_pipeline
@@ -62,6 +62,8 @@ def compile(
         return built["module"]
     executable = VMExecutable(built["executable"])
     executable.timings = [tuple(row) for row in built["timings"]]
+    for module in imports:
+        executable.import_module(module)
     return executable
 
 
@@ -114,6 +116,12 @@ def _load(path: str) -> IRModule:
     from relaxvm.relax.frontend.onnx import from_onnx
 
     return from_onnx(path)
+
+
+def _without_external_modules(mod: IRModule) -> tuple[IRModule, list[Any]]:
+    """The module, and the native modules that AttachExternModules gave it: executables import them."""
+    imports = list(mod.get_attr("external_mods") or [])
+    return (mod.without_attr("external_mods") if imports else mod), imports
 
 
 def _bind(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:

@@ -71,9 +71,10 @@ ExecutableData Deserialize(std::string_view bytes, const std::string& what);
 // elements are in `bytes`.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
                            const WeightsOpener& open_weights, Parts* parts,
-                           const ConstantAlloc& alloc = nullptr);
+                           const ConstantAlloc& alloc = nullptr, bool is_checked = false);
+// `is_checked`: a checksum around `bytes` agreed, so that their own is not computed.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
-                           const ConstantAlloc& alloc);
+                           const ConstantAlloc& alloc, bool is_checked = false);
 
 // One module of the import tree in a library file.  `bytes` is empty for "_lib", the library
 // itself, and borrowed.

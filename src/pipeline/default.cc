@@ -91,8 +91,8 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   p.Run(Pass::kLegalizeOps);
   if (name != "finish") Fuse(p, name == "default");
   if (name == "default") {
-    p.Run(Pass::kDeadCodeElimination);
     p.Run(Pass::kRewriteDataflowReshape);
+    p.Run(Pass::kDeadCodeElimination);  // programs of reshapes among them
     p.Run(Pass::kShareTensorPrograms);
   }
   p.Run(Pass::kRealizeVDevice, {{"constants", true}});

@@ -177,9 +177,17 @@ namespace {
 
 // Constants of `bytes` go into one block of memory: with huge pages a kernel that reads its weights
 // once runs half as fast again as on small ones.
-bytecode::ConstantAlloc AllocConstantsOf(std::string_view bytes) {
+// What was read of `pages` leaves memory on the way, so that weights are there once, not twice.
+bytecode::ConstantAlloc AllocConstantsOf(std::string_view bytes, const runtime::FilePages& pages) {
+  constexpr uint64_t kStepBytes = uint64_t{64} << 20;
   auto arena = ffi::make_object<runtime::ConstantArenaObj>(bytes.size());
-  return [arena](ffi::ShapeView shape, DLDataType dtype, uint64_t num_bytes) {
+  return [arena, &pages, read = uint64_t{0}](ffi::ShapeView shape, DLDataType dtype,
+                                             uint64_t num_bytes) mutable {
+    if (read >= kStepBytes) {
+      pages.Discard();
+      read = 0;
+    }
+    read += num_bytes;
     return runtime::AllocConstant(arena, shape, dtype, num_bytes);
   };
 }
@@ -187,6 +195,7 @@ bytecode::ConstantAlloc AllocConstantsOf(std::string_view bytes) {
 ffi::Module FromLibrary(const std::string& path) {
   auto library = std::make_unique<runtime::SharedLibrary>(path);
   std::string_view bytes = library->SymbolBytes(bytecode::kLibraryBinSymbol);
+  const bool is_sealed = library->is_sealed();
   std::vector<bytecode::ContainerItem> items;
   if (!bytes.empty()) items = bytecode::UnpackContainer(bytes, path);
   auto kernels = ffi::make_object<runtime::KernelLibrary>(std::move(library));
@@ -199,7 +208,8 @@ ffi::Module FromLibrary(const std::string& path) {
       modules.push_back(kernel_module);
     } else if (item.kind == bytecode::kExecutableKind) {
       auto executable = ffi::make_object<ExecutableModule>(
-          bytecode::Deserialize(item.bytes, path, AllocConstantsOf(item.bytes)), path);
+          bytecode::Deserialize(item.bytes, path, AllocConstantsOf(item.bytes, pages), is_sealed),
+          path);
       modules.push_back(ffi::Module(ffi::ObjectPtr<ffi::ModuleObj>(executable)));
     } else {
       Fail(ErrorKind::kValueError, path, " holds a module of kind '", item.kind,

@@ -8,6 +8,9 @@ from road_programs import PROGRAMS, Program, check, register_packed, to_vm
 
 import relaxvm
 from relaxvm.relax.pipeline import BuiltinPipeline
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
 
 pytestmark = pytest.mark.usefixtures("exec_mode")
 
@@ -54,6 +57,21 @@ def test_stage_names_stop_as_well() -> None:
     lowered = relaxvm.compile(PROGRAMS["chain"].mod, stop_after="lowered")
     assert "R.call_tir" in lowered.script()
     assert "alloc_storage" not in lowered.script()
+
+
+def test_programs_of_reshapes_that_copy_nothing_are_gone() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 4, 6), "float32")) -> R.Tensor(("n", 24), "float32"):
+            n = T.int64()
+            a = R.nn.softmax(x, axis=2)
+            b = R.reshape(a, R.shape([n, 24]))
+            return R.nn.softmax(b, axis=1)
+
+    lowered = relaxvm.compile(Mod, stop_after="lowered")
+    assert "R.reshape" in lowered.script()
+    assert "reshape" not in {var.name_hint for var in lowered.get_global_vars()}
 
 
 def test_unknown_stop_lists_what_there_is() -> None:

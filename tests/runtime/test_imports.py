@@ -98,6 +98,29 @@ def test_object_file_is_linked_into_the_exported_library(object_file, tmp_path):
     assert done.stdout.strip() == str((6 * X).tolist()), done.stderr
 
 
+GOES = """
+import sys, relaxvm
+module = relaxvm.runtime.{load}(sys.argv[1])
+del module
+print("gone", flush=True)
+"""
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_code_that_runs_when_the_process_ends_is_still_there(exported, tmp_path):
+    path = compiled(tmp_path / "user.o", "user_kernel.c", "-c", "-DFACTOR=3", "-DFAREWELL")
+    if exported:
+        ex = relaxvm.compile(Scaled)
+        ex.import_module(relaxvm.runtime.load_static_library(path, ["user_scale"]))
+        path = tmp_path / "model.so"
+        ex.export_library(path)
+    child = GOES.format(load="load" if exported else "load_static_library")
+    done = subprocess.run(
+        [sys.executable, "-c", child, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "gone\nfarewell\n"), done.stderr
+
+
 def test_weights_do_not_lie_between_code_and_its_constants(object_file, tmp_path):
     # Code reaches its constants with 32 bits, and weights may take more than 2 GB.
     ex = relaxvm.compile(Scaled)

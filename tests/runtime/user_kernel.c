@@ -23,3 +23,14 @@ int __tvm_ffi_user_scale(void* self, const Any* args, int32_t num_args, Any* res
   for (int64_t i = 0; i < x->shape[0]; ++i) out->data[i] = FACTOR * x->data[i];
   return 0;
 }
+
+#ifdef FAREWELL
+/* As a static object of C++ does: what is to run when the process ends. */
+extern int __cxa_atexit(void (*)(void*), void*, void*);
+extern long write(int, const void*, unsigned long);
+static void Leave(void* unused) {
+  (void)unused;
+  (void)!write(1, "farewell\n", 9);
+}
+__attribute__((constructor)) static void Enter(void) { __cxa_atexit(Leave, 0, 0); }
+#endif

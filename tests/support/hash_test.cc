@@ -25,6 +25,16 @@ TEST(Hash, IsThatOfFilesWrittenBefore) {
   EXPECT_EQ(HashBytes(Text(1000), 7), 0x82cdb7dd9e7e5011u);
 }
 
+TEST(Hash, OfPiecesIsThatOfTheWhole) {
+  const std::string text = Text(300);
+  for (size_t piece : {size_t{1}, size_t{7}, size_t{32}, size_t{33}, size_t{100}}) {
+    HashStream stream(7);
+    for (size_t at = 0; at < text.size(); at += piece)
+      stream.Add(std::string_view(text).substr(at, piece));
+    EXPECT_EQ(stream.Finish(), HashBytes(text, 7)) << piece;
+  }
+}
+
 TEST(Hash, DependsOnLengthSeedAndOrder) {
   EXPECT_NE(HashBytes(std::string(32, '\0')), HashBytes(std::string(33, '\0')));
   EXPECT_NE(HashBytes(Text(9), 1), HashBytes(Text(9), 2));

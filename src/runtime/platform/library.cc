@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/platform/memory.h"
 #include "support/byte_stream.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -130,7 +132,22 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
 }
 
-void CheckSharedLibrary(const std::string& path) {
+namespace {
+
+// HashBytes of a mapped file, of which hardly anything stays in this process's memory.
+uint64_t HashPages(std::string_view bytes) {
+  constexpr size_t kPieceBytes = size_t{8} << 20;
+  HashStream stream;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kPieceBytes, bytes.size()))) {
+    const FilePages piece(bytes.substr(0, kPieceBytes));
+    stream.Add(bytes.substr(0, kPieceBytes));
+  }
+  return stream.Finish();
+}
+
+}  // namespace
+
+bool CheckSharedLibrary(const std::string& path) {
   MappedFile file(path);
   std::string_view bytes = file.bytes();
   const bool sealed = IsSealed(bytes);
@@ -138,9 +155,10 @@ void CheckSharedLibrary(const std::string& path) {
     uint64_t hash;
     std::memcpy(&hash, bytes.data() + bytes.size() - 8, 8);
     bytes.remove_suffix(kSealBytes);
-    if (hash != HashBytes(bytes)) RefuseLibrary(path, "is damaged (its checksum does not agree)");
+    if (hash != HashPages(bytes)) RefuseLibrary(path, "is damaged (its checksum does not agree)");
   }
   CheckElf(bytes, sealed, path);
+  return sealed;
 }
 
 void SealSharedLibrary(const std::string& path) {
@@ -160,7 +178,7 @@ void SealSharedLibrary(const std::string& path) {
     length = bytes.size();
     seal.Write<uint64_t>(kSealMagic);
     seal.Write<uint64_t>(length);
-    seal.Write<uint64_t>(HashBytes(bytes));
+    seal.Write<uint64_t>(HashPages(bytes));
   }
   std::error_code error;
   std::filesystem::resize_file(path, length, error);
@@ -181,7 +199,7 @@ uint64_t SealOfSharedLibrary(const std::string& path) {
 
 SharedLibrary::SharedLibrary(const std::string& path)
     : path_(std::filesystem::absolute(path).string()) {
-  CheckSharedLibrary(path_);
+  is_sealed_ = CheckSharedLibrary(path_);
   handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     const char* reason = dlerror();

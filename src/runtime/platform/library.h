@@ -29,8 +29,8 @@ class MappedFile {
 };
 
 // Throws ValueError unless the file is a whole ELF shared library for this machine; when it was
-// sealed, its checksum must agree.  Executes nothing of it.
-void CheckSharedLibrary(const std::string& path);
+// sealed, its checksum must agree, and the result is true.  Executes nothing of it.
+bool CheckSharedLibrary(const std::string& path);
 // Appends length and checksum to a library file, behind everything that the loader reads.  Replaces
 // an old seal.
 RELAXVM_API void SealSharedLibrary(const std::string& path);
@@ -50,10 +50,13 @@ class SharedLibrary {
   // Bytes of a symbol's object as the library file states them; empty when there is none.
   std::string_view SymbolBytes(const std::string& name) const;
   const std::string& path() const { return path_; }
+  // A checksum of the whole file was there, and agreed.
+  bool is_sealed() const { return is_sealed_; }
 
  private:
   void* handle_ = nullptr;
   std::string path_;
+  bool is_sealed_ = false;
 };
 
 }  // namespace relaxvm::runtime

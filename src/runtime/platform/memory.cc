@@ -72,7 +72,7 @@ void DiscardPages(void* data, size_t num_bytes) {
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
-FilePages::~FilePages() { DiscardPages(const_cast<char*>(bytes_.data()), bytes_.size()); }
+void FilePages::Discard() const { DiscardPages(const_cast<char*>(bytes_.data()), bytes_.size()); }
 
 namespace {
 

@@ -24,9 +24,11 @@ void DiscardPages(void* data, size_t num_bytes);
 class FilePages {
  public:
   explicit FilePages(std::string_view bytes) : bytes_(bytes) {}
-  ~FilePages();
+  ~FilePages() { Discard(); }
   FilePages(const FilePages&) = delete;
   FilePages& operator=(const FilePages&) = delete;
+  // The same for what was read so far.
+  void Discard() const;
 
  private:
   std::string_view bytes_;
