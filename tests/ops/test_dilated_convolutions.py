@@ -4,6 +4,8 @@ Small whole numbers make sums exact in any order."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -110,7 +112,11 @@ def test_values_of_planes(case: tuple, unknown: str, dtype: str, target: str) ->
     for threads in (1, 3):
         vm.set_num_threads(threads)
         result = vm["main"](relaxvm.runtime.tensor(x)).numpy()
-        np.testing.assert_array_equal(result, np.maximum(convolved_planes(x, w, case), 0))
+        want = np.maximum(convolved_planes(x, w, case), 0)
+        if dtype == "int8":
+            np.testing.assert_array_equal(result, want)
+        else:  # perhaps in Winograd's form
+            assert np.max(np.abs(result - want)) < 4e-6 * np.max(want)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -162,5 +168,5 @@ def test_what_lies_on_padding_is_left_out_window_by_window() -> None:
     text = relaxvm.compile(builder.get(), target="llvm", stop_after="scheduled").script()
     # Two, ten and two columns; those at the borders meet two of the three kernel elements.
     assert text.count("T.parallel(T.int64(42)") == 1
-    assert text.count("for r2 in range(T.int64(2))") == 1
-    assert "for r2 in range(T.int64(3))" not in text
+    kernel_loops = re.findall(r"for r2\w*(?:, \w+)* in [\w.]+\(T\.int64\((\d+)\)", text)
+    assert kernel_loops == ["2", "2"]

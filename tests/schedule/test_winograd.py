@@ -185,7 +185,9 @@ def test_half_precision_is_transformed_in_float32(
 
 def lowered(case: tuple[int, ...], dtype: str = "float32") -> str:
     module, *_ = convolution(case, 3, dtype)
-    return relaxvm.compile(module, stop_after="lowered").script()
+    # Caches of a known size.
+    target = "llvm -mcpu=icelake-server"
+    return relaxvm.compile(module, target=target, stop_after="lowered").script()
 
 
 def test_only_where_it_is_worth_it() -> None:
