@@ -36,24 +36,25 @@ def test_low_bits_of_int32(dtype, source, target):
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("least_first", [True, False])
 @pytest.mark.parametrize(
     "least,most,dtype",
     [(0, 255, "uint8"), (0, 100.5, "uint8"), (-128, 127, "int8"), (0, 127, "int8"), (-3, 300, "uint8"),
      (0, 60000, "uint16"), (0, 1e9, "int32")],
 )  # fmt: skip
-def test_clamped_numbers_and_floats_of_them(least, most, dtype, least_first, target):
+def test_clamped_numbers_and_floats_of_them(least, most, dtype, least_first, rounded, target):
     random = np.random.default_rng(1).standard_normal(60) * 200
     x = np.concatenate([ODD, random]).astype("float32")
     low, high = np.float32(least), np.float32(most)
-    limited = np.minimum(np.maximum(x, low), high)
+    limited = np.minimum(np.maximum(np.round(x) if rounded else x, low), high)
     whole = np.trunc(np.nan_to_num(limited, nan=0)).astype("int64").astype(dtype)
     arg = relax.Var("x", relax.TensorType((relaxvm.tirx.Var("n", "int64"),), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [arg]):
         with builder.dataflow():
             limits = [(op.maximum, low), (op.minimum, high)]
-            y = arg
+            y = builder.emit(op.round(arg)) if rounded else arg
             for limit, number in limits if least_first else limits[::-1]:
                 y = builder.emit(limit(y, relax.const(number)))
             small = builder.emit(op.astype(y, dtype))
@@ -67,3 +68,21 @@ def test_clamped_numbers_and_floats_of_them(least, most, dtype, least_first, tar
             got = vm["main"](relaxvm.runtime.tensor(x[part]))
             np.testing.assert_array_equal(got[0].numpy(), whole[part])
             np.testing.assert_array_equal(got[1].numpy(), whole[part].astype("float32") - 1.5)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("least,most,dtype", [(0, 255, "uint8"), (-128, 127, "int8")])
+def test_what_is_no_number_is_0_on_the_way_through_an_integer(least, most, dtype, target):
+    x = np.array([np.nan, 1.4, 300, -300, np.inf, -np.inf, 2.5, np.nan] * 5, "float32")
+    arg = relax.Var("x", relax.TensorType(x.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [arg]):
+        with builder.dataflow():
+            y = builder.emit(op.clip(builder.emit(op.round(arg)), least, most))
+            y = builder.emit(op.astype(builder.emit(op.astype(y, dtype)), "float32"))
+            out = builder.emit_output(op.add(y, relax.const(np.float32(0.5))))
+        builder.emit_func_output(out)
+    vm = relax.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+    want = np.nan_to_num(np.clip(np.round(x), least, most), nan=0) + np.float32(0.5)
+    np.testing.assert_array_equal(got, want)

@@ -25,6 +25,7 @@
 #include "codegen/llvm/targets.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "target/amx.h"
 #include "target/kernel_abi.h"
 
 namespace relaxvm::codegen {
@@ -32,8 +33,10 @@ namespace {
 
 std::string HostFeatures() {
   std::vector<std::string> parts;
-  for (const auto& [name, on] : llvm::sys::getHostCPUFeatures())
-    parts.push_back((on ? "+" : "-") + name.str());
+  for (const auto& [name, on] : llvm::sys::getHostCPUFeatures()) {
+    const bool granted = on && (!name.starts_with("amx-") || target::AskForAmx());
+    parts.push_back((granted ? "+" : "-") + name.str());
+  }
   std::sort(parts.begin(), parts.end());
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ",") + part;

@@ -334,6 +334,7 @@ const BufferSlot& ProgramEmitter::SlotOf(const tir::BufferLoadObj* e) {
 }
 
 void ProgramEmitter::VisitCall(const ir::CallObj* e) {
+  if (EmitMatrixOp(e)) return;
   const tir::BufferLoadObj* load = tir::LoadOfAddress(e);
   if (load == nullptr) {
     ::relaxvm::Fail(ErrorKind::kTypeError, e->span.Place(), "tensor program ", name_,

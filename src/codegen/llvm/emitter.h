@@ -130,6 +130,9 @@ class ProgramEmitter : private tir::StmtVisitor {
   void FlushSubnormals();
   void RestoreFloatState();
   llvm::Constant* Text(const std::string& text);
+  // ---- emit_matrix.cc
+  bool EmitMatrixOp(const ir::CallObj* e);
+  void ConfigureMatrices(const ir::CallObj* e);
   // ---- emit_parallel.cc
   void EmitParallelLoop(const tir::ForObj* s);
   llvm::Function* EmitTask(const tir::ForObj* s, const struct Capture& capture);

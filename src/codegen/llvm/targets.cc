@@ -169,6 +169,9 @@ target::Machine MachineFor(const llvm::MCSubtargetInfo& subtarget) {
     } else {
       machine.num_vectors = 32;
       machine.l2_bytes = 1 << 20;
+      const bool matrices = Has(subtarget, "amx-tile");
+      machine.matrix_bf16 = matrices && machine.dot_bf16 && Has(subtarget, "amx-bf16");
+      machine.matrix_int8 = matrices && machine.dot_int8 && Has(subtarget, "amx-int8");
     }
   }
   return machine;

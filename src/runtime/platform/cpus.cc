@@ -15,6 +15,8 @@
 #include <sstream>
 #include <thread>
 
+#include "target/amx.h"
+
 namespace relaxvm::runtime {
 namespace {
 
@@ -60,7 +62,8 @@ struct CpuidBit {
     unsigned words[4] = {};
     if (__get_cpuid_count(leaf, subleaf, &words[0], &words[1], &words[2], &words[3]) == 0)
       return false;
-    return (words[word] >> bit & 1) != 0;
+    const bool is_set = (words[word] >> bit & 1) != 0;
+    return is_set && (!name.starts_with("amx-") || target::AskForAmx());
   }
 };
 constexpr CpuidBit kCpuidBits[] = {

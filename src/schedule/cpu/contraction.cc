@@ -13,10 +13,11 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 // A task is as many tiles as make up this many multiply-adds of vectors, but no more than
-// kMaxTilesPerTask: small enough that threads end together, large enough that finding the task's
-// place is not felt.
-constexpr int64_t kWorkPerTask = 6144;
+// kMaxTilesPerTask, and fewer where threads would not all have kTasksPerThread of them: small
+// enough that threads end together, large enough that finding the task's place is not felt.
+constexpr int64_t kWorkPerTask = 24576;
 constexpr int64_t kMaxTilesPerTask = 16;
+constexpr int64_t kTasksPerThread = 4, kFewestThreads = 4;
 // Tiles that share a block of B.
 constexpr int64_t kTilesPerBlock = 8;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
@@ -40,6 +41,10 @@ constexpr int64_t kAheadInMemory = 2048;  // bytes
 // Where more tiles share a panel, waiting for its first passage is not felt.
 constexpr int64_t kTilesThatHidePanels = 32;
 constexpr int64_t kUsualTiles = 2;  // that a panel is fetched by, at least, where nobody knows
+
+// Matrix registers multiply as fast as so many vectors; their sums go through memory to what
+// finishes them, which costs as much for each vector.
+constexpr int64_t kRegistersOfMatrices = 8, kFinish = 4;
 
 // Each vector of columns has a left side of its own: a second one would share nothing.
 constexpr int64_t kVectorsSideBySide = 1;
@@ -132,6 +137,15 @@ class ContractionEmitter {
 
   // Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
   void ChooseRows() {
+    Contraction steps_last = c_;
+    std::stable_partition(steps_last.stage.reduce.begin(), steps_last.stage.reduce.end(),
+                          [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+    matrix_step_ = MatrixStep(steps_last, machine_);
+    if (matrix_step_ > 0) {
+      c_.stage.reduce = steps_last.stage.reduce;
+      rows_ = kMatrixBlock;
+      return;
+    }
     const int64_t vectors = width_ / lanes_;
     // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
     // multiplication.
@@ -150,11 +164,9 @@ class ContractionEmitter {
       return;
     }
     rows_ = std::clamp<int64_t>(rows.value(), 1, most);
-    // Tiles all alike, unless they have too few sums to keep the units busy; what is widened in
-    // each tile had better serve many rows.
-    const int64_t thirds = WidensB() ? 3 : 2;
-    for (int64_t r = rows_; r * 3 >= rows_ * thirds; --r) {
-      if (r < rows_ && r * vectors + 2 < machine_.chains) break;
+    // Tiles all alike, unless that makes them much lower: each row more is one use more of what is
+    // read of B.
+    for (int64_t r = rows_; r * 8 >= rows_ * 7; --r) {
       if (rows.value() % r == 0) {
         rows_ = r;
         return;
@@ -170,9 +182,18 @@ class ContractionEmitter {
       if (auto parts = ranges->Known(c_, analyzer_)) return ComputeRanges(*parts, panel, chunk);
     }
     ChooseRows();
+    if (!ranges.has_value()) TakeLines();
     ChooseTasks(ranges.has_value());
     const Stmt body = ranges.has_value() ? OfRanges(*ranges, panel, chunk) : OfChunk(panel, chunk);
-    return OverTasks(TasksOf(panel, chunk, chunks_), body, work_, analyzer_);
+    return SeqStmt::Flatten({sizes_of_task_, OverAll(panel, chunk, chunks_, body, work_)});
+  }
+
+  // Several short lines of rows become a tile.
+  void TakeLines() {
+    matrix_lines_ = matrix_step_ > 0 ? MatrixLines(c_) : 0;
+    if (matrix_lines_ == 0) return;
+    line_ = c_.outer_a.back();
+    c_.outer_a.pop_back();
   }
 
   // Ranges of rows stand one after the other: each panel of B passes once for all of them.
@@ -194,7 +215,7 @@ class ContractionEmitter {
       const auto& [end, code] = ends[i];
       body = body.defined() ? Stmt(tir::IfThenElse(ir::Less(chunk, end), code, body)) : code;
     }
-    return OverTasks(TasksOf(panel, chunk, begin), body, work, analyzer_);
+    return OverAll(panel, chunk, begin, body, work);
   }
 
   // A chunk of rows, range by range.
@@ -207,36 +228,117 @@ class ContractionEmitter {
                        part.OfTiles(panel, Expr(0), part.num_tiles_));
   }
 
-  std::vector<Axis> TasksOf(const Var& panel, const Var& chunk, const Expr& chunks) const {
-    const bool by_blocks = depth_blocks_.has_value();
-    std::vector<Axis> tasks = c_.OuterOfB();
-    // The panel of B stays in the second cache while rows of A pass; where it is too large for
-    // that, rows of A stay.
-    if (!by_blocks) tasks.push_back({panel, panels_});
-    tasks.insert(tasks.end(), c_.outer_a.begin(), c_.outer_a.end());
-    tasks.push_back({chunk, chunks});
-    if (by_blocks) tasks.push_back({panel, panels_});
-    return tasks;
+  // A parallel loop over all chunks of rows and panels of B, `body`: those of one of each.
+  Stmt OverAll(const Var& panel, const Var& chunk, const Expr& chunks, const Stmt& body,
+               const Expr& work) {
+    std::vector<Axis> of_b = c_.outer_b, of_a = c_.outer_a;
+    of_b.push_back({panel, panels_});
+    of_a.push_back({chunk, chunks});
+    std::vector<Axis> all = c_.batch;
+    if (depth_blocks_.has_value()) {
+      // A panel of B is too large to stay in a cache: rows of A stay.
+      all.insert(all.end(), c_.outer_b.begin(), c_.outer_b.end());
+      all.insert(all.end(), of_a.begin(), of_a.end());
+      all.push_back({panel, panels_});
+      return OverTasks(all, body, work, analyzer_);
+    }
+    const Expr num_panels = NumPoints(of_b), num_chunks = NumPoints(of_a);
+    const Expr in_block = ChunksInBlock(num_chunks);
+    if (ir::IsIntValue(num_panels, 1) || in_block.same_as(num_chunks) ||
+        analyzer_->ProveEqual(in_block, num_chunks)) {
+      // Each panel of B stays in the second cache while rows of A pass.
+      all.insert(all.end(), of_b.begin(), of_b.end());
+      all.insert(all.end(), of_a.begin(), of_a.end());
+      return OverTasks(all, body, work, analyzer_);
+    }
+    // A block of rows of A stays there while panels of B pass, each for all rows of the block.
+    Var both("chunks_and_panels", Int(64)), size("block_chunks", Int(64)), block("block", Int(64)),
+        place("place", Int(64)), here("here", Int(64)), in_b("in_b", Int(64)),
+        in_a("in_a", Int(64));
+    ffi::Array<Stmt> seq = {
+        tir::Bind(block, ir::FloorDiv(both, num_panels * size)),
+        tir::Bind(place, both - block * num_panels * size),
+        tir::Bind(here, ir::Min(size, num_chunks - block * size)),
+        tir::Bind(in_b, ir::FloorDiv(place, here)),
+        tir::Bind(in_a, block * size + ir::FloorMod(place, here)),
+    };
+    BindPoint(of_b, in_b, &seq);
+    BindPoint(of_a, in_a, &seq);
+    seq.push_back(body);
+    all.push_back({both, analyzer_->Simplify(num_panels * num_chunks)});
+    return SeqStmt::Flatten(
+        {tir::Bind(size, in_block), OverTasks(all, SeqStmt::Flatten(seq), work, analyzer_)});
+  }
+
+  Expr NumPoints(const std::vector<Axis>& axes) const {
+    Expr points = 1;
+    for (const Axis& axis : axes) points = points * axis.extent;
+    return analyzer_->Simplify(points);
+  }
+
+  // All, unless their rows of A do not stay in the second cache.
+  Expr ChunksInBlock(const Expr& all) const {
+    const auto inner = c_.stage.reduce.empty() || c_.side_by_side.has_value()
+                           ? ffi::Optional<int64_t>()
+                           : ir::AsInt(c_.stage.reduce.back().extent);
+    if (!inner.has_value()) return all;
+    const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+    const int64_t bytes_of_tile = rows_ * inner.value() * c_.group * SizeInBytes(type);
+    const Expr bytes = per_task_ * Expr(bytes_of_tile);
+    const Expr some = ir::Max(ir::FloorDiv(machine_.l2_bytes / 4, bytes), 1);
+    return analyzer_->Simplify(
+        ir::Select(ir::LessEqual(all * bytes, machine_.l2_bytes / 2), all, ir::Min(some, all)));
   }
 
   void ChooseTasks(bool is_cut) {
-    num_tiles_ = analyzer_->Simplify(ir::CeilDiv(c_.row.extent, rows_));
+    num_tiles_ = analyzer_->Simplify(matrix_lines_ > 0 ? ir::CeilDiv(line_.extent, matrix_lines_)
+                                                       : ir::CeilDiv(c_.row.extent, rows_));
     Expr depth = 1;
     for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
     depth = analyzer_->Simplify(depth);
+    if (matrix_step_ > 0) return ChooseTasksOfMatrices(depth);
     const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
     if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
     if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
       c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
     }
     c_.fetch_b = HowToFetchB(BytesOfB(depth));
-    per_task_ = depth_blocks_.has_value()
-                    ? kTilesPerBlock
-                    : std::clamp<int64_t>(kWorkPerTask / std::max<int64_t>(tile_work, 1), 1,
-                                          kMaxTilesPerTask);
+    if (depth_blocks_.has_value()) {
+      per_task_ = kTilesPerBlock;
+    } else {
+      ChooseTilesPerTask(kWorkPerTask / std::max<int64_t>(tile_work, 1), is_cut);
+    }
     chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
     const Expr rows = ir::Min(rows_ * per_task_, ir::Max(c_.row.extent, kRowsPerLoad));
     work_ = depth * Expr(width_ / lanes_) * rows;
+  }
+
+  void ChooseTasksOfMatrices(const Expr& depth) {
+    const int64_t registers = rows_ * (width_ / lanes_);
+    const Expr work = analyzer_->Simplify(
+        ir::FloorDiv(depth, kRegistersOfMatrices) * Expr(registers) + Expr(registers * kFinish));
+    ChooseTilesPerTask(kWorkPerTask / ir::AsInt(work).value_or(kWorkPerTask), false);
+    chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
+    work_ = work * per_task_;
+  }
+
+  void ChooseTilesPerTask(int64_t most, bool is_cut) {
+    most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
+    Expr tiles = num_tiles_;
+    for (const Axis& axis : c_.OuterOfB()) tiles = tiles * axis.extent;
+    for (const Axis& axis : c_.outer_a) tiles = tiles * axis.extent;
+    const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
+    const Expr even =
+        analyzer_->Simplify(ir::Max(ir::Min(ir::FloorDiv(tiles * panels_, tasks), most), 1));
+    per_task_ = even;
+    if (ir::AsInt(even).has_value()) return;
+    if (is_cut) {  // ranges of rows share one number
+      per_task_ = most;
+      return;
+    }
+    Var bound("tiles_of_task", Int(64));
+    sizes_of_task_ = tir::Bind(bound, even);
+    per_task_ = bound;
   }
 
   Stmt OfChunk(const Var& panel, const Expr& chunk) {
@@ -397,6 +499,16 @@ class ContractionEmitter {
              const std::vector<Columns>& columns, const Expr& limit) {
     const Expr& extent = c_.row.extent;
     TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
+    if (matrix_lines_ > 0) {
+      return EmitMatrixLines(c_, {line_, matrix_lines_}, width_, part, first, tiles, matrix_step_,
+                             machine_, analyzer_);
+    }
+    if (matrix_step_ > 0) {
+      part.row_start = first * Expr(rows_);
+      const Expr rows = ir::Min(tiles * Expr(rows_), extent - part.row_start);
+      return EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_, machine_,
+                            analyzer_);
+    }
     if (analyzer_->ProveEqual(ir::FloorMod(extent, rows_), 0))
       return Chunk(part, first, tiles, {Expr(rows_), Expr(0)});
     if (auto known = ir::AsInt(extent)) {
@@ -536,11 +648,15 @@ class ContractionEmitter {
   const Machine& machine_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
-  int64_t width_ = 1;  // elements of a panel
-  int64_t rows_ = 1;   // of a tile, at most
+  int64_t width_ = 1;         // elements of a panel
+  int64_t rows_ = 1;          // of a tile, at most
+  int64_t matrix_step_ = 0;   // MatrixStep
+  int64_t matrix_lines_ = 0;  // MatrixLines; of `line_`, which is then no axis of tasks
+  Axis line_{Var("line", Int(64)), Expr(1)};
   Expr full_panels_, panels_, num_tiles_;
-  int64_t per_task_ = 1;  // tiles
-  Expr chunks_, work_;    // tasks of a panel; additions of one
+  Expr per_task_ = 1;                          // tiles
+  Stmt sizes_of_task_ = SeqStmt::Flatten({});  // binds what per_task_ uses
+  Expr chunks_, work_;                         // tasks of a panel; additions of one
   std::optional<DepthBlocks> depth_blocks_;
 };
 
@@ -552,25 +668,28 @@ Expr LinearIndex(const std::vector<Axis>& axes) {
   return at;
 }
 
+void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (ir::IsIntValue(axes[i].extent, 1)) {
+      seq->push_back(tir::Bind(axes[i].var, Expr(0)));
+      continue;
+    }
+    seq->push_back(tir::Bind(axes[i].var, ir::FloorMod(index, axes[i].extent)));
+    if (i > 0) {
+      Var next("rest", Int(64));
+      seq->push_back(tir::Bind(next, ir::FloorDiv(index, axes[i].extent)));
+      index = next;
+    }
+  }
+}
+
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
                arith::Analyzer* analyzer) {
   Var task("task", Int(64));
   Expr total = 1;
   for (const Axis& axis : axes) total = total * axis.extent;
   ffi::Array<Stmt> seq;
-  Expr rest = task;
-  for (size_t i = axes.size(); i-- > 0;) {
-    if (ir::IsIntValue(axes[i].extent, 1)) {
-      seq.push_back(tir::Bind(axes[i].var, Expr(0)));
-      continue;
-    }
-    seq.push_back(tir::Bind(axes[i].var, ir::FloorMod(rest, axes[i].extent)));
-    if (i > 0) {
-      Var next("rest", Int(64));
-      seq.push_back(tir::Bind(next, ir::FloorDiv(rest, axes[i].extent)));
-      rest = next;
-    }
-  }
+  BindPoint(axes, task, &seq);
   seq.push_back(body);
   return ParallelLoop(task, analyzer->Simplify(total), work, SeqStmt::Flatten(seq), analyzer);
 }

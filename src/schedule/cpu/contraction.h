@@ -155,9 +155,34 @@ struct TilePart {
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);
-// Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial.
+// Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial; `beside` runs once
+// for each of them.
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
-                const Machine& machine, arith::Analyzer* analyzer);
+                const Machine& machine, arith::Analyzer* analyzer, const Stmt& beside = Stmt());
+
+// Rows of C that matrix registers (tir/matrix.h) compute at a time.
+inline constexpr int64_t kMatrixBlock = 32;
+// Words of k that they take in one step; 0: there are none for this contraction.
+int64_t MatrixStep(const Contraction& c, const Machine& machine);
+// `rows` rows from part.row_start on; where c.row.extent is known, a number of rows that
+// kMatrixBlock does not divide stands at its end alone.
+Stmt EmitMatrixRows(const Contraction& c, int64_t width, const TilePart& part, const Expr& rows,
+                    int64_t step, const Machine& machine, arith::Analyzer* analyzer);
+
+// Where rows do not fill a register several lines of them (points of the last axis of outer_a)
+// share what is read of B: how many; 0: they do not.
+int64_t MatrixLines(const Contraction& c);
+// Blocks [first, first + count) of `each` lines, the last one perhaps of fewer.
+struct LinesOfMatrix {
+  Axis line;
+  int64_t each;
+};
+Stmt EmitMatrixLines(const Contraction& c, const LinesOfMatrix& lines, int64_t width,
+                     const TilePart& part, const Expr& first, const Expr& count, int64_t step,
+                     const Machine& machine, arith::Analyzer* analyzer);
+
+// `body` where the guard holds, over `outer`: asked as far outside as it can be.
+Stmt OverGuarded(const Contraction& c, const std::vector<Axis>& outer, const Stmt& body);
 
 // One row of A times a B that lies row by row and is wider than the registers: parallel by itself.
 // Absent when the contraction has another form.
@@ -178,6 +203,8 @@ PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
 // A parallel loop over all points of `axes`, the last one fastest; `work`: additions of a point.
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
                arith::Analyzer* analyzer);
+// Binds the axes at point number `index`.
+void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // Linear index of a point of `axes`.
 Expr LinearIndex(const std::vector<Axis>& axes);
 

@@ -17,6 +17,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
+constexpr size_t kMostSideBySide = 4;
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
 
 class TileEmitter {
@@ -60,14 +61,12 @@ class TileEmitter {
     return SeqStmt::Flatten(seq);
   }
 
-  Stmt Finish(const Expr& num_rows) const {
+  Stmt Finish(const Expr& num_rows, const Stmt& beside) const {
     Var row("row", Int(64));
     ffi::Array<Stmt> runs;
-    for (size_t v = 0; v < part_.columns.size(); ++v) {
-      const Columns& c = part_.columns[v];
-      runs.push_back(StoreRun(row, c, v + 1 == part_.columns.size(), part_.partial->sums,
-                              InSums(row_start_ + row, c)));
-    }
+    if (beside.defined()) runs.push_back(beside);
+    for (const Columns& c : SideBySide())
+      runs.push_back(StoreRun(row, c, IsLast(c), part_.partial->sums, InSums(row_start_ + row, c)));
     return SeqStmt::Flatten({tir::Bind(row_start_, part_.row_start),
                              Loop(row, num_rows, ForKind::kSerial, SeqStmt::Flatten(runs))});
   }
@@ -88,6 +87,27 @@ class TileEmitter {
       sets *= 2;
     return sets;
   }
+
+  // Registers of columns, two or four at a time where they are whole: what finishes a sum is a long
+  // chain of operations, and a core looks ahead too little to find the next register's by itself.
+  std::vector<Columns> SideBySide() const {
+    std::vector<Columns> runs;
+    auto is_whole = [&](size_t v) {
+      return v < part_.columns.size() && part_.columns[v].lanes == lanes_ &&
+             !(part_.limit.defined() && v + 1 == part_.columns.size());
+    };
+    for (size_t v = 0; v < part_.columns.size();) {
+      size_t count = 1;
+      while (count < kMostSideBySide && is_whole(v) && is_whole(v + count) &&
+             is_whole(v + 2 * count - 1))
+        count *= 2;
+      runs.push_back(
+          {part_.columns[v].offset, part_.columns[v].lanes * static_cast<int64_t>(count)});
+      v += count;
+    }
+    return runs;
+  }
+  bool IsLast(const Columns& c) const { return c.offset + c.lanes == width_; }
 
   void EachRegister(const std::function<void(int64_t, const Columns&, bool)>& body) const {
     for (int64_t row = 0; row < part_.rows; ++row) {
@@ -378,13 +398,8 @@ class TileEmitter {
     return Annotated(loop, kPrefetch, tir::Substitute(b.Load({at}), map));
   }
 
-  // `body` where the guard holds, over `outer`: asked as far outside as it can be.
   Stmt OverOuter(const std::vector<Axis>& outer, const Stmt& body) const {
-    if (!c_.guard.defined()) return Loops(outer, body);
-    size_t asked = outer.size();
-    while (asked > 0 && !UsesVar(c_.guard, outer[asked - 1].var)) --asked;
-    const auto at = outer.begin() + static_cast<std::ptrdiff_t>(asked);
-    return Loops({outer.begin(), at}, tir::IfThenElse(c_.guard, Loops({at, outer.end()}, body)));
+    return OverGuarded(c_, outer, body);
   }
 
   Stmt Sum() const {
@@ -534,10 +549,9 @@ class TileEmitter {
     });
     Var row("row", Int(64));
     ffi::Array<Stmt> runs;
-    for (size_t v = 0; v < part_.columns.size(); ++v) {
-      const Columns& c = part_.columns[v];
+    for (const Columns& c : SideBySide()) {
       const Expr at = row * Expr(width_) + Expr(c.offset);
-      runs.push_back(StoreRun(row, c, v + 1 == part_.columns.size(), sums, at));
+      runs.push_back(StoreRun(row, c, IsLast(c), sums, at));
     }
     seq->push_back(Loop(row, Expr(part_.rows), ForKind::kSerial, SeqStmt::Flatten(runs)));
   }
@@ -558,14 +572,22 @@ class TileEmitter {
 
 }  // namespace
 
+Stmt OverGuarded(const Contraction& c, const std::vector<Axis>& outer, const Stmt& body) {
+  if (!c.guard.defined()) return Loops(outer, body);
+  size_t asked = outer.size();
+  while (asked > 0 && !UsesVar(c.guard, outer[asked - 1].var)) --asked;
+  const auto at = outer.begin() + static_cast<std::ptrdiff_t>(asked);
+  return Loops({outer.begin(), at}, tir::IfThenElse(c.guard, Loops({at, outer.end()}, body)));
+}
+
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer) {
   return TileEmitter(c, width, part, machine, analyzer).Run();
 }
 
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
-                const Machine& machine, arith::Analyzer* analyzer) {
-  return TileEmitter(c, width, part, machine, analyzer).Finish(num_rows);
+                const Machine& machine, arith::Analyzer* analyzer, const Stmt& beside) {
+  return TileEmitter(c, width, part, machine, analyzer).Finish(num_rows, beside);
 }
 
 }  // namespace relaxvm::schedule::cpu
