@@ -53,3 +53,24 @@ def test_an_unknown_batch_comes_before_a_width_of_one() -> None:
     module, _ = convolution([unknown("n"), 1, 1])
     text = relaxvm.compile(module, target="llvm", stop_after="scheduled").script()
     assert re.search(r"if height == \d", text)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("sizes", [(7, 7), (14, 14), (5, 3), (9, 4), (3, 13), (2, 2)], ids=str)
+def test_short_lines_share_tiles(sizes: tuple[int, int], target: str) -> None:
+    height, width = sizes
+    module, w = convolution([2, height, width])
+    x = RNG.integers(-3, 4, (2, height, width, 24)).astype("float32")
+    wide = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    want = sum(wide[:, i : i + height, j : j + width] @ w[i, j] for i in range(5) for j in range(5))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    for threads in (1, 3):
+        vm.set_num_threads(threads)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)
+
+
+def test_a_tile_of_short_lines_has_two_of_them() -> None:
+    module, _ = convolution([1, 7, 7])
+    target = "llvm -mcpu=icelake-server"
+    text = relaxvm.compile(module, target=target, stop_after="scheduled").script()
+    assert "acc = T.alloc_buffer((T.int64(448),)" in text  # 14 rows of two vectors

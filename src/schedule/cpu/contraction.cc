@@ -19,7 +19,7 @@ constexpr int64_t kWorkPerTask = 24576;
 constexpr int64_t kMaxTilesPerTask = 16;
 constexpr int64_t kTasksPerThread = 4, kFewestThreads = 4;
 // Tiles that share a block of B.
-constexpr int64_t kTilesPerBlock = 8;
+constexpr int64_t kTilesPerBlock = 8, kFewestTilesOfBlock = 4;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // A multiplication of a vector of B costs as much as this many rows at least: memory serves B no
 // faster.
@@ -136,17 +136,47 @@ class ContractionEmitter {
   }
 
   // Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
-  void ChooseRows() {
-    Contraction steps_last = c_;
-    std::stable_partition(steps_last.stage.reduce.begin(), steps_last.stage.reduce.end(),
-                          [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
-    matrix_step_ = MatrixStep(steps_last, machine_);
-    if (matrix_step_ > 0) {
-      c_.stage.reduce = steps_last.stage.reduce;
-      rows_ = kMatrixBlock;
+  // Short lines of rows (of small images) become one axis: tiles have whole lines, and all of them
+  // pass for a panel of B, or a block of one.
+  void JoinLines() {
+    const auto width = ir::AsInt(c_.row.extent);
+    if (!width.has_value() || c_.outer_a.empty() || c_.group > 1 || c_.side_by_side.has_value() ||
+        *width < 2 || c_.stage.reduce.empty())
       return;
+    const Axis line = c_.outer_a.back();
+    const int64_t most = std::max(MostRows(2), MostRows(1));
+    if (*width > most || ir::AsInt(line.extent).value_or(1) < 2 ||
+        (c_.guard.defined() && (UsesVar(c_.guard, line.var) || UsesVar(c_.guard, c_.row.var))))
+      return;
+    const Axis all{Var("row", Int(64)), analyzer_->Simplify(line.extent * c_.row.extent)};
+    ffi::Map<Var, Expr> map;
+    map.Set(line.var, ir::FloorDiv(all.var, *width));
+    map.Set(c_.row.var, ir::FloorMod(all.var, *width));
+    c_.a = tir::Substitute(c_.a, map);
+    c_.stage.indices = c_.stage.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+    if (c_.stage.finish.defined()) c_.stage.finish = tir::Substitute(c_.stage.finish, map);
+    c_.outer_a.pop_back();
+    c_.row = all;
+    c_.line_width = *width;
+  }
+
+  // As many whole lines, and of as many vectors of columns, as make the most sums in registers.
+  void ChooseLines() {
+    const int64_t all = width_ / lanes_, width = c_.line_width;
+    int64_t best = 0;
+    for (int64_t vectors = all; vectors > 0; --vectors) {
+      if (vectors > 2 && vectors < all) continue;
+      const int64_t rows = MostRows(vectors) / width * width;
+      if (rows * vectors < best || rows == 0) continue;
+      best = rows * vectors;
+      at_once_ = vectors;
+      rows_ = rows;
     }
-    const int64_t vectors = width_ / lanes_;
+    rows_ = std::min(rows_, ir::AsInt(c_.row.extent).value());
+  }
+
+  // What fits into the registers beside `vectors` of columns.
+  int64_t MostRows(int64_t vectors) const {
     // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
     // multiplication.
     int64_t most =
@@ -157,7 +187,22 @@ class ContractionEmitter {
     }
     if (c_.side_by_side.has_value())  // what all rows are multiplied with stays in registers
       most = machine_.num_vectors - 2 - c_.side_by_side->depth;
-    most = std::clamp<int64_t>(most, c_.side_by_side.has_value() ? 4 : 1, 16);
+    return std::clamp<int64_t>(most, c_.side_by_side.has_value() ? 4 : 1, 16);
+  }
+
+  void ChooseRows() {
+    Contraction steps_last = c_;
+    std::stable_partition(steps_last.stage.reduce.begin(), steps_last.stage.reduce.end(),
+                          [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+    matrix_step_ = MatrixStep(steps_last, machine_);
+    if (matrix_step_ > 0) {
+      c_.stage.reduce = steps_last.stage.reduce;
+      rows_ = kMatrixBlock;
+      return;
+    }
+    at_once_ = width_ / lanes_;
+    if (c_.line_width > 0) return ChooseLines();
+    const int64_t most = MostRows(at_once_);
     const auto rows = ir::AsInt(c_.row.extent);
     if (!rows.has_value()) {
       rows_ = std::min(most, kMaxRowForms);
@@ -181,6 +226,7 @@ class ContractionEmitter {
     if (ranges.has_value()) {
       if (auto parts = ranges->Known(c_, analyzer_)) return ComputeRanges(*parts, panel, chunk);
     }
+    if (!ranges.has_value() && MatrixStep(c_, machine_) == 0) JoinLines();
     ChooseRows();
     if (!ranges.has_value()) TakeLines();
     ChooseTasks(ranges.has_value());
@@ -491,6 +537,7 @@ class ContractionEmitter {
   // tiles so that their heights differ by one at most: a tile of few rows would wait for memory.
   struct Heights {
     Expr low, higher;  // every tile has `low` rows, the first `higher` tiles one more
+    int64_t last = 0;  // rows of the last tile, where it has fewer than `low`
     Expr StartOf(const Expr& at) const { return at * low + ir::Min(at, higher); }
   };
 
@@ -498,6 +545,16 @@ class ContractionEmitter {
   Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles,
              const std::vector<Columns>& columns, const Expr& limit) {
     const Expr& extent = c_.row.extent;
+    if (const auto count = static_cast<int64_t>(columns.size());
+        matrix_step_ == 0 && count > at_once_) {
+      ffi::Array<Stmt> seq;
+      for (int64_t from = 0; from < count; from += at_once_) {
+        const auto begin = columns.begin() + from, end = begin + std::min(at_once_, count - from);
+        seq.push_back(
+            Tiles(panel, first, tiles, {begin, end}, from + at_once_ < count ? Expr() : limit));
+      }
+      return SeqStmt::Flatten(seq);
+    }
     TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
     if (matrix_lines_ > 0) {
       return EmitMatrixLines(c_, {line_, matrix_lines_}, width_, part, first, tiles, matrix_step_,
@@ -511,6 +568,8 @@ class ContractionEmitter {
     }
     if (analyzer_->ProveEqual(ir::FloorMod(extent, rows_), 0))
       return Chunk(part, first, tiles, {Expr(rows_), Expr(0)});
+    if (c_.line_width > 0)
+      return Chunk(part, first, tiles, {Expr(rows_), Expr(0), *ir::AsInt(extent) % rows_});
     if (auto known = ir::AsInt(extent)) {
       const int64_t count = (known.value() + rows_ - 1) / rows_;
       return Chunk(part, first, tiles, {Expr(known.value() / count), Expr(known.value() % count)});
@@ -535,7 +594,7 @@ class ContractionEmitter {
     Buffer sums("sums", {Expr(kTilesPerBlock * rows_ * width_)}, c_.acc);
     part.partial = PartialSums{sums, start};
     ffi::Array<Stmt> seq = {tir::AllocBuffer(sums), tir::Bind(start, heights.StartOf(first)),
-                            tir::Bind(rows, heights.StartOf(first + tiles) - start)};
+                            tir::Bind(rows, EndOf(heights, first + tiles) - start)};
     const int64_t vectors = width_ / lanes_;
     Var vector("vector", Int(64));
     seq.push_back(Loop(
@@ -570,6 +629,11 @@ class ContractionEmitter {
     return SeqStmt::Flatten(seq);
   }
 
+  Expr EndOf(const Heights& heights, const Expr& tiles) const {
+    const Expr end = heights.StartOf(tiles);
+    return heights.last > 0 ? ir::Min(end, c_.row.extent) : end;
+  }
+
   // One pass over the tiles.
   Stmt Pass(const Contraction& c, TilePart part, const Expr& first, const Expr& tiles,
             const Heights& heights) {
@@ -595,6 +659,8 @@ class ContractionEmitter {
     if (auto low = ir::AsInt(heights.low)) {
       const Expr start = analyzer_->Simplify(heights.StartOf(at));
       Stmt body = code(low.value(), start);
+      if (heights.last > 0)
+        body = tir::IfThenElse(ir::Less(at, num_tiles_ - Expr(1)), body, code(heights.last, start));
       if (!ir::IsIntValue(heights.higher, 0))
         body = tir::IfThenElse(ir::Less(at, heights.higher), code(low.value() + 1, start), body);
       seq.push_back(Loop(tile, tiles, ForKind::kSerial, body));
@@ -621,7 +687,8 @@ class ContractionEmitter {
   };
   std::optional<DepthBlocks> ChooseDepthBlocks(const ffi::Optional<int64_t>& depth) const {
     // A guard leaves most steps out of most rows, and with them of a panel.
-    if (depth.value_or(0) == 0 || c_.stage.reduce.empty() || ir::IsIntValue(num_tiles_, 1) ||
+    if (depth.value_or(0) == 0 || c_.stage.reduce.empty() ||
+        ir::AsInt(num_tiles_).value_or(kFewestTilesOfBlock) < kFewestTilesOfBlock ||
         c_.side_by_side.has_value() || c_.guard.defined())
       return std::nullopt;
     const int64_t size = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
@@ -649,6 +716,7 @@ class ContractionEmitter {
   arith::Analyzer* analyzer_;
   int64_t lanes_;
   int64_t width_ = 1;         // elements of a panel
+  int64_t at_once_ = 1;       // vectors of columns of a tile, at most
   int64_t rows_ = 1;          // of a tile, at most
   int64_t matrix_step_ = 0;   // MatrixStep
   int64_t matrix_lines_ = 0;  // MatrixLines; of `line_`, which is then no axis of tasks

@@ -20,6 +20,9 @@ struct Contraction {
   // of the sum and, until CutByRows, on `row`.
   Expr guard;
   Axis row{Var("row", Int(64)), Expr(1)};  // the tile's rows: of A alone
+  // Rows are points of two axes, of which the inner one has so many; a tile begins with a point of
+  // the outer one.  0: of one axis.
+  int64_t line_width = 0;
   // Of `outer_a`: may be longer than `row`, which is known at run time only.
   std::optional<Axis> other_row;
   Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone

@@ -36,12 +36,12 @@ class TileEmitter {
         correction_("correction", {Expr(width_)}, c.acc, "local") {}
 
   Stmt Run() {
-    ffi::Array<Stmt> seq = {tir::Bind(row_start_, part_.row_start), tir::AllocBuffer(acc_)};
+    ffi::Array<Stmt> seq = {BindStart(), tir::AllocBuffer(acc_)};
     for (int64_t set = 0; set < num_sets_; ++set) {
       EachRegister([&](int64_t row, const Columns& c, bool) {
         Var lane("lane", Int(64));
         Expr from = part_.partial.has_value() && set == 0
-                        ? part_.partial->sums.Load({InSums(row_start_ + Expr(row), c) + lane})
+                        ? part_.partial->sums.Load({InSums(RowAt(row), c) + lane})
                         : Expr(ir::Const(c_.acc, 0));
         seq.push_back(Lanes(lane, c, BufferStore(acc_, from, {At(set, row, c) + lane})));
       });
@@ -66,9 +66,9 @@ class TileEmitter {
     ffi::Array<Stmt> runs;
     if (beside.defined()) runs.push_back(beside);
     for (const Columns& c : SideBySide())
-      runs.push_back(StoreRun(row, c, IsLast(c), part_.partial->sums, InSums(row_start_ + row, c)));
-    return SeqStmt::Flatten({tir::Bind(row_start_, part_.row_start),
-                             Loop(row, num_rows, ForKind::kSerial, SeqStmt::Flatten(runs))});
+      runs.push_back(StoreRun(row, c, IsLast(c), part_.partial->sums, InSums(RowAt(row), c)));
+    return SeqStmt::Flatten(
+        {BindStart(), Loop(row, num_rows, ForKind::kSerial, SeqStmt::Flatten(runs))});
   }
 
  private:
@@ -122,6 +122,19 @@ class TileEmitter {
   // Where the sums of `row` of C lie, of one run of columns.
   Expr InSums(const Expr& row, const Columns& c) const {
     return (row - part_.partial->first_row) * Expr(panel_width_) + Expr(c.offset);
+  }
+  Stmt BindStart() const {
+    const bool of_lines = c_.line_width > 0;
+    return tir::Bind(row_start_,
+                     of_lines ? ir::FloorDiv(part_.row_start, c_.line_width) : part_.row_start);
+  }
+  // Of the tile.
+  Expr RowAt(const Expr& row) const {
+    return c_.line_width > 0 ? row_start_ * Expr(c_.line_width) + row : row_start_ + row;
+  }
+  // Of lines, as they are found from the first one.
+  Expr Offsets(const Expr& e) const {
+    return c_.line_width > 0 ? SimplifyOffsets(e, analyzer_) : e;
   }
   static Stmt Lanes(const Var& lane, const Columns& c, const Stmt& body) {
     return For(lane, 0, c.lanes, ForKind::kVectorized, body);
@@ -180,8 +193,8 @@ class TileEmitter {
     ffi::Map<Var, Expr> map;
     const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
     if (!linear.has_value() || !ir::AsInt(linear->Coeff(c_.row.var)).has_value()) {
-      map.Set(c_.row.var, row_start_ + Expr(row));
-      return tir::Substitute(c_.a, map);
+      map.Set(c_.row.var, RowAt(row));
+      return Offsets(tir::Substitute(c_.a, map));
     }
     map.Set(c_.row.var, row_start_);
     const Expr from = tir::Substitute(load->indices[0], map);
@@ -194,9 +207,10 @@ class TileEmitter {
 
   Expr LeftWord(int64_t row) const {
     ffi::Map<Var, Expr> map;
-    map.Set(c_.row.var, row_start_ + Expr(row));
+    map.Set(c_.row.var, RowAt(row));
     const auto* load = c_.LoadOf(c_.a);
     Expr from = tir::Substitute(load->indices[0], map);
+    if (c_.line_width > 0) from = analyzer_->Simplify(from);
     Expr group = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, c_.group)});
     Expr word = ir::CallIntrin(Int(32), Intrin::kReinterpret, {group});
     return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
@@ -317,7 +331,7 @@ class TileEmitter {
       const int64_t count = c.lanes / columns * depth;
       type.lanes = static_cast<uint16_t>(count);
       for (int64_t row = 0; row < part_.rows; ++row) {
-        map.Set(c_.row.var, row_start_ + Expr(row));
+        map.Set(c_.row.var, RowAt(row));
         Var left("left", type);
         const Expr inside =
             limit.defined() ? Expr(ir::FloorDiv(limit, columns) * Expr(depth)) : Expr();
@@ -365,7 +379,8 @@ class TileEmitter {
     const auto* loop = steps.as<tir::ForObj>();
     const auto* load = c_.LoadOf(c_.a);
     const int64_t line = kLineBytes / (SizeInBytes(Buffer(load->buffer).elem_dtype()) * c_.group);
-    if (loop == nullptr || c_.fetch_depth == 0 || part_.rows > line) return steps;
+    if (loop == nullptr || c_.fetch_depth == 0 || c_.line_width > 0 || part_.rows > line)
+      return steps;
     const int64_t lines = (c_.fetch_depth + line - 1) / line;
     const Expr number = ir::FloorDiv(k * Expr(part_.rows), line);
     ffi::Map<Var, Expr> map;
@@ -503,21 +518,21 @@ class TileEmitter {
                 const Expr& at) const {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
-    map.Set(c_.row.var, row_start_ + row);
+    map.Set(c_.row.var, RowAt(row));
     map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
     Expr value = sums.Load({at + lane});
     if (c_.NeedsCorrection() && !part_.partial.has_value())
       value = value - correction_.Load({Expr(c.offset) + lane});
     if (c_.stage.finish.defined()) {
       map.Set(c_.stage.reduced, value);
-      value = tir::Substitute(c_.stage.finish, map);
+      value = Offsets(tir::Substitute(c_.stage.finish, map));
     }
     value = ir::Cast(c_.stage.out->elem_dtype(), value);
     Expr inside = Inside(lane, c, last);
     if (inside.defined()) value = PredicateLoads(value, lane, inside);
-    return Lanes(
-        lane, c,
-        BufferStore(*c_.stage.out, value, {tir::Substitute(c_.stage.indices[0], map)}, inside));
+    Expr to = tir::Substitute(c_.stage.indices[0], map);
+    if (c_.line_width > 0) to = analyzer_->Simplify(to);
+    return Lanes(lane, c, BufferStore(*c_.stage.out, value, {to}, inside));
   }
 
   void StorePartial(ffi::Array<Stmt>* seq) const {
@@ -525,7 +540,7 @@ class TileEmitter {
       Var lane("lane", Int(64));
       Expr sum = acc_.Load({At(0, row, c) + lane});
       if (c_.NeedsCorrection()) sum = sum - correction_.Load({Expr(c.offset) + lane});
-      Expr to = InSums(row_start_ + Expr(row), c) + lane;
+      Expr to = InSums(RowAt(row), c) + lane;
       seq->push_back(Lanes(lane, c, BufferStore(part_.partial->sums, sum, {to})));
     });
   }
@@ -567,7 +582,7 @@ class TileEmitter {
   Buffer acc_;
   Buffer correction_;  // 128 times the sum of each column of B
   const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte
-  Var row_start_{"row_start", Int(64)};
+  Var row_start_{"row_start", Int(64)};  // of lines: the first line
 };
 
 }  // namespace

@@ -138,6 +138,9 @@ WinogradForm FormOf(const Convolution& c, const Machine& machine) {
   return {c.channels, c.filters, width, c.groups, c.dilation, c.before};
 }
 
+// That a core gets in the time of one multiply-add of vectors.
+constexpr double kBytesFromMemory = 3, kBytesFromCache = 12;
+
 constexpr int64_t kUsualDepth = 16;  // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
 
@@ -175,16 +178,20 @@ bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& ma
   const auto depth = static_cast<double>(c.channels * c.layers);
   const double share =
       c.leaves_padding_out ? ShareOnData(c, at, 1) * ShareOnData(c, at + 1, 2) : 1.0;
+  // Weights come from memory in each run, as those of other layers are used between two.
+  const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
+  const double bytes = 4.0 * 36 * columns * depth, direct_bytes = bytes / 4;
   const double direct = images * static_cast<double>(height * across) *
-                        (9 * share * depth / static_cast<double>(c.neighbours) * out + 6);
+                            (9 * share * depth / static_cast<double>(c.neighbours) * out + 6) +
+                        direct_bytes / kBytesFromMemory;
   // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
   // and out. Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
   const double work = tiles * (36 * (depth + 3) * out + 300 * again * in + 260 * out);
-  const double bytes = 4.0 * 36 * static_cast<double>(form.PanelsOfGroup() * form.width) * depth;
   const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
-  // Transformed weights are four times as large; read once for some two dozen tiles.
-  const double reading = bytes / 12 * std::max(1.0, tiles / 24);
+  // Transformed weights are four times as large; read once more for some two dozen tiles.
+  const double reading =
+      bytes / kBytesFromMemory + bytes / kBytesFromCache * std::max(0.0, tiles / 24 - 1);
   return bytes * static_cast<double>(c.groups) <= cache / 3 && (work + reading) * 1.2 < direct;
 }
 
