@@ -328,9 +328,10 @@ TEST(CpuSchedule, TheNextPanelIsFetchedByTheTilesOfThisOne) {
     auto operand = cpu::PackOperand(Matmul(rows, columns, depth, false, false), 1, machine);
     return operand.has_value() ? CountFetches(operand->program, machine) : std::pair(-1, -1);
   };
-  EXPECT_EQ(fetches(16, 200, 96), std::pair(0, 1));    // the last panel is one register wide
-  EXPECT_EQ(fetches(16, 256, 96), std::pair(0, 1));    // all are alike
-  EXPECT_EQ(fetches(16, 256, 4096), std::pair(0, 1));  // blocks of the sum follow each other
+  EXPECT_EQ(fetches(18, 200, 96), std::pair(0, 1));    // the last panel is one register wide
+  EXPECT_EQ(fetches(18, 256, 96), std::pair(0, 1));    // all are alike
+  EXPECT_EQ(fetches(16, 256, 96), std::pair(0, 2));    // tiles of five and of six rows
+  EXPECT_EQ(fetches(24, 256, 4096), std::pair(0, 1));  // blocks of the sum follow each other
   EXPECT_EQ(fetches(1000, 256, 96), std::pair(0, 0));
   EXPECT_GT(fetches(Var("m", Int(64)), 256, 96).second, 0);
 }
