@@ -129,13 +129,6 @@ class ContractionEmitter {
     return analyzer_->ProveEqual(walked, have);
   }
 
-  // Are elements of B made wider where a tile reads them?
-  bool WidensB() const {
-    const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
-    return c_.group == 1 && SizeInBytes(type) < SizeInBytes(c_.acc);
-  }
-
-  // Tiles inside the register file that reach 98 % and more of peak: docs/design/cpu_schedule.md.
   // Short lines of rows (of small images) become one axis: tiles have whole lines, and all of them
   // pass for a panel of B, or a block of one.
   void JoinLines() {
@@ -175,7 +168,7 @@ class ContractionEmitter {
     rows_ = std::min(rows_, ir::AsInt(c_.row.extent).value());
   }
 
-  // What fits into the registers beside `vectors` of columns.
+  // What fits into the registers beside `vectors` of columns: docs/design/cpu_schedule.md.
   int64_t MostRows(int64_t vectors) const {
     // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
     // multiplication.
@@ -226,7 +219,7 @@ class ContractionEmitter {
     if (ranges.has_value()) {
       if (auto parts = ranges->Known(c_, analyzer_)) return ComputeRanges(*parts, panel, chunk);
     }
-    if (!ranges.has_value() && MatrixStep(c_, machine_) == 0) JoinLines();
+    if (!ranges.has_value()) JoinLines();
     ChooseRows();
     if (!ranges.has_value()) TakeLines();
     ChooseTasks(ranges.has_value());

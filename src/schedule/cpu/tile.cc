@@ -17,7 +17,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
-constexpr size_t kMostSideBySide = 4;
+constexpr size_t kMostRegistersOfRun = 4;
 constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
 
 class TileEmitter {
@@ -65,7 +65,7 @@ class TileEmitter {
     Var row("row", Int(64));
     ffi::Array<Stmt> runs;
     if (beside.defined()) runs.push_back(beside);
-    for (const Columns& c : SideBySide())
+    for (const Columns& c : WideRuns())
       runs.push_back(StoreRun(row, c, IsLast(c), part_.partial->sums, InSums(RowAt(row), c)));
     return SeqStmt::Flatten(
         {BindStart(), Loop(row, num_rows, ForKind::kSerial, SeqStmt::Flatten(runs))});
@@ -90,7 +90,7 @@ class TileEmitter {
 
   // Registers of columns, two or four at a time where they are whole: what finishes a sum is a long
   // chain of operations, and a core looks ahead too little to find the next register's by itself.
-  std::vector<Columns> SideBySide() const {
+  std::vector<Columns> WideRuns() const {
     std::vector<Columns> runs;
     auto is_whole = [&](size_t v) {
       return v < part_.columns.size() && part_.columns[v].lanes == lanes_ &&
@@ -98,7 +98,7 @@ class TileEmitter {
     };
     for (size_t v = 0; v < part_.columns.size();) {
       size_t count = 1;
-      while (count < kMostSideBySide && is_whole(v) && is_whole(v + count) &&
+      while (count < kMostRegistersOfRun && is_whole(v) && is_whole(v + count) &&
              is_whole(v + 2 * count - 1))
         count *= 2;
       runs.push_back(
@@ -564,7 +564,7 @@ class TileEmitter {
     });
     Var row("row", Int(64));
     ffi::Array<Stmt> runs;
-    for (const Columns& c : SideBySide()) {
+    for (const Columns& c : WideRuns()) {
       const Expr at = row * Expr(width_) + Expr(c.offset);
       runs.push_back(StoreRun(row, c, IsLast(c), sums, at));
     }
