@@ -2,12 +2,11 @@
 // The table of gradient rules, and what rules have in common.
 #include "ops/gradient/rule.h"
 
-#include <cstring>
 #include <string>
 #include <unordered_map>
 
 #include "ir/prim.h"
-#include "support/host_tensor.h"
+#include "ops/number.h"
 
 namespace relaxvm::ops {
 
@@ -21,13 +20,8 @@ Expr GradientCall::Step(const char* op, ffi::Array<Expr> args, const AttrMap& at
 
 Expr GradientCall::Number(double value, size_t like) const {
   const DLDataType dtype = Tensor(like)->dtype;
-  const bool wide = dtype == Float(64);
-  ffi::Tensor data = NewHostTensor({}, wide ? Float(64) : Float(32));
-  const auto narrow = static_cast<float>(value);
-  std::memcpy(data.data_ptr(), wide ? static_cast<const void*>(&value) : &narrow, wide ? 8 : 4);
-  ir::Constant constant(data);
-  if (wide || dtype == Float(32)) return constant;
-  return Step("astype", {constant}, {{"dtype", dtype}});
+  return NumberOf(dtype, value,
+                  [&](const Expr& narrow) { return Step("astype", {narrow}, {{"dtype", dtype}}); });
 }
 
 void GradientCall::FailUnknown(size_t i, const char* what) const {

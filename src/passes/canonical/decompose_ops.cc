@@ -3,13 +3,12 @@
 // DecomposeOpsForInference, DecomposeOpsForTraining: the same in the form that programs of Relax
 // expect, step by step as a textbook has it; only these operators.
 // Stage: graph.  Options: func_name, one function instead of all.
-#include <cstring>
 
 #include "analysis/core_ops.h"
 #include "ir/block_builder.h"
+#include "ops/number.h"
 #include "ops/op_def.h"
 #include "passes/pass.h"
-#include "support/host_tensor.h"
 
 namespace relaxvm::passes {
 namespace {
@@ -92,13 +91,9 @@ class Steps {
     return ops::MakeCall(name, std::move(args), {}, {}, span_);
   }
   Expr Number(DLDataType dtype, double value) {
-    const bool wide = dtype == Float(64);
-    ffi::Tensor data = NewHostTensor({}, wide ? Float(64) : Float(32));
-    const auto narrow = static_cast<float>(value);
-    std::memcpy(data.data_ptr(), wide ? static_cast<const void*>(&value) : &narrow, wide ? 8 : 4);
-    ir::Constant constant(data);
-    if (wide || dtype == Float(32)) return constant;
-    return Op("astype", {constant}, {{"dtype", dtype}});
+    return ops::NumberOf(dtype, value, [&](const Expr& narrow) {
+      return Op("astype", {narrow}, {{"dtype", dtype}});
+    });
   }
   // (x - mean) / sqrt(variance + epsilon)
   Expr Normalized(const Expr& x, const Expr& mean, const std::function<Expr()>& variance,
