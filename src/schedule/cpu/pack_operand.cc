@@ -2,7 +2,7 @@
 // PackOperand: a program whose weight is given in panels, and the program that makes them.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/winograd.h"
 #include "target/packed.h"
 #include "tir/tensor.h"

@@ -2,7 +2,7 @@
 // ReadConvolution: from a stage, and the stage that pads its data, to a Convolution.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/convolution.h"
 
 namespace relaxvm::schedule::cpu {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {

@@ -3,7 +3,7 @@
 // sums while all of k passes by, which go through a small buffer to what finishes them.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 #include "tir/matrix.h"
 
 namespace relaxvm::schedule::cpu {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {

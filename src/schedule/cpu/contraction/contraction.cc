@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitContraction: which tiles cover C, in which order, and whether B is brought into panels first.
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 #include <algorithm>
 
@@ -121,9 +121,8 @@ class ContractionEmitter {
   // Do the axes of B walk over as many elements as it has (a matrix), not over windows that
   // overlap?
   bool EachElementOnce() const {
-    Expr walked = c_.vector.extent;
-    for (const Axis& axis : c_.OuterOfB()) walked = walked * axis.extent;
-    for (const Axis& axis : c_.stage.reduce) walked = walked * axis.extent;
+    const Expr walked =
+        c_.vector.extent * NumPoints(c_.OuterOfB()) * NumPoints(c_.stage.reduce);
     Expr have = 1;
     for (const Expr& d : Buffer(c_.LoadOf(c_.b)->buffer).shape()) have = have * d;
     return analyzer_->ProveEqual(walked, have);
@@ -267,74 +266,27 @@ class ContractionEmitter {
                        part.OfTiles(panel, Expr(0), part.num_tiles_));
   }
 
-  // A parallel loop over all chunks of rows and panels of B, `body`: those of one of each.
+  // All chunks of rows and panels of B, `body`: those of one of each.
   Stmt OverAll(const Var& panel, const Var& chunk, const Expr& chunks, const Stmt& body,
-               const Expr& work) {
-    std::vector<Axis> of_b = c_.outer_b, of_a = c_.outer_a;
-    of_b.push_back({panel, panels_});
-    of_a.push_back({chunk, chunks});
-    std::vector<Axis> all = c_.batch;
-    if (depth_blocks_.has_value()) {
-      // A panel of B is too large to stay in a cache: rows of A stay.
-      all.insert(all.end(), c_.outer_b.begin(), c_.outer_b.end());
-      all.insert(all.end(), of_a.begin(), of_a.end());
-      all.push_back({panel, panels_});
-      return OverTasks(all, body, work, analyzer_);
-    }
-    const Expr num_panels = NumPoints(of_b), num_chunks = NumPoints(of_a);
-    const Expr in_block = ChunksInBlock(num_chunks);
-    if (ir::IsIntValue(num_panels, 1) || in_block.same_as(num_chunks) ||
-        analyzer_->ProveEqual(in_block, num_chunks)) {
-      // Each panel of B stays in the second cache while rows of A pass.
-      all.insert(all.end(), of_b.begin(), of_b.end());
-      all.insert(all.end(), of_a.begin(), of_a.end());
-      return OverTasks(all, body, work, analyzer_);
-    }
-    // A block of rows of A stays there while panels of B pass, each for all rows of the block.
-    Var both("chunks_and_panels", Int(64)), size("block_chunks", Int(64)), block("block", Int(64)),
-        place("place", Int(64)), here("here", Int(64)), in_b("in_b", Int(64)),
-        in_a("in_a", Int(64));
-    ffi::Array<Stmt> seq = {
-        tir::Bind(block, ir::FloorDiv(both, num_panels * size)),
-        tir::Bind(place, both - block * num_panels * size),
-        tir::Bind(here, ir::Min(size, num_chunks - block * size)),
-        tir::Bind(in_b, ir::FloorDiv(place, here)),
-        tir::Bind(in_a, block * size + ir::FloorMod(place, here)),
-    };
-    BindPoint(of_b, in_b, &seq);
-    BindPoint(of_a, in_a, &seq);
-    seq.push_back(body);
-    all.push_back({both, analyzer_->Simplify(num_panels * num_chunks)});
-    return SeqStmt::Flatten(
-        {tir::Bind(size, in_block), OverTasks(all, SeqStmt::Flatten(seq), work, analyzer_)});
+               const Expr& work) const {
+    const Tasks tasks{{panel, panels_}, {chunk, chunks}, body, work, BytesOfChunk(),
+                      depth_blocks_.has_value()};
+    return RunTasks(c_, tasks, machine_, analyzer_);
   }
 
-  Expr NumPoints(const std::vector<Axis>& axes) const {
-    Expr points = 1;
-    for (const Axis& axis : axes) points = points * axis.extent;
-    return analyzer_->Simplify(points);
-  }
-
-  // All, unless their rows of A do not stay in the second cache.
-  Expr ChunksInBlock(const Expr& all) const {
-    const auto inner = c_.stage.reduce.empty() || c_.side_by_side.has_value()
-                           ? ffi::Optional<int64_t>()
-                           : ir::AsInt(c_.stage.reduce.back().extent);
-    if (!inner.has_value()) return all;
+  // Of A, along the innermost axis of the sum; null: not known.
+  Expr BytesOfChunk() const {
+    if (c_.stage.reduce.empty() || c_.side_by_side.has_value()) return Expr();
+    const auto inner = ir::AsInt(c_.stage.reduce.back().extent);
+    if (!inner.has_value()) return Expr();
     const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
-    const int64_t bytes_of_tile = rows_ * inner.value() * c_.group * SizeInBytes(type);
-    const Expr bytes = per_task_ * Expr(bytes_of_tile);
-    const Expr some = ir::Max(ir::FloorDiv(machine_.l2_bytes / 4, bytes), 1);
-    return analyzer_->Simplify(
-        ir::Select(ir::LessEqual(all * bytes, machine_.l2_bytes / 2), all, ir::Min(some, all)));
+    return per_task_ * Expr(rows_ * inner.value() * c_.group * SizeInBytes(type));
   }
 
   void ChooseTasks(bool is_cut) {
     num_tiles_ = analyzer_->Simplify(matrix_lines_ > 0 ? ir::CeilDiv(line_.extent, matrix_lines_)
                                                        : ir::CeilDiv(c_.row.extent, rows_));
-    Expr depth = 1;
-    for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
-    depth = analyzer_->Simplify(depth);
+    const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
     if (matrix_step_ > 0) return ChooseTasksOfMatrices(depth);
     const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
     if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
@@ -363,9 +315,7 @@ class ContractionEmitter {
 
   void ChooseTilesPerTask(int64_t most, bool is_cut) {
     most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
-    Expr tiles = num_tiles_;
-    for (const Axis& axis : c_.OuterOfB()) tiles = tiles * axis.extent;
-    for (const Axis& axis : c_.outer_a) tiles = tiles * axis.extent;
+    const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
     const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
     const Expr even =
         analyzer_->Simplify(ir::Max(ir::Min(ir::FloorDiv(tiles * panels_, tasks), most), 1));
@@ -420,11 +370,7 @@ class ContractionEmitter {
   }
 
   // Tiles that share a panel of B.
-  Expr TilesOfPanel() const {
-    Expr tiles = num_tiles_;
-    for (const Axis& axis : c_.outer_a) tiles = tiles * axis.extent;
-    return analyzer_->Simplify(tiles);
-  }
+  Expr TilesOfPanel() const { return analyzer_->Simplify(num_tiles_ * NumPoints(c_.outer_a)); }
 
   // Is each panel of B a run of memory?
   bool PanelsAreRuns() const {
@@ -470,9 +416,7 @@ class ContractionEmitter {
     } else {
       return std::nullopt;
     }
-    Expr rows = 1;
-    for (const Axis& axis : c_.stage.reduce) rows = rows * axis.extent;
-    return PartOf(map, rows, TilesOfPanel());
+    return PartOf(map, NumPoints(c_.stage.reduce), TilesOfPanel());
   }
 
   // Of block number `block` of the sum.
@@ -723,38 +667,6 @@ class ContractionEmitter {
 
 }  // namespace
 
-Expr LinearIndex(const std::vector<Axis>& axes) {
-  Expr at = 0;
-  for (const Axis& axis : axes) at = at * axis.extent + axis.var;
-  return at;
-}
-
-void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
-  for (size_t i = axes.size(); i-- > 0;) {
-    if (ir::IsIntValue(axes[i].extent, 1)) {
-      seq->push_back(tir::Bind(axes[i].var, Expr(0)));
-      continue;
-    }
-    seq->push_back(tir::Bind(axes[i].var, ir::FloorMod(index, axes[i].extent)));
-    if (i > 0) {
-      Var next("rest", Int(64));
-      seq->push_back(tir::Bind(next, ir::FloorDiv(index, axes[i].extent)));
-      index = next;
-    }
-  }
-}
-
-Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
-               arith::Analyzer* analyzer) {
-  Var task("task", Int(64));
-  Expr total = 1;
-  for (const Axis& axis : axes) total = total * axis.extent;
-  ffi::Array<Stmt> seq;
-  BindPoint(axes, task, &seq);
-  seq.push_back(body);
-  return ParallelLoop(task, analyzer->Simplify(total), work, SeqStmt::Flatten(seq), analyzer);
-}
-
 Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* analyzer) {
   std::optional<Contraction> c = ReadContraction(stage, machine, analyzer);
   if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty())
@@ -770,8 +682,7 @@ Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* a
     return depth < kShortestDots ? Expr() : Expr(1);
   }
   if (ir::IsIntValue(b->Coeff(c->vector.var), 1)) return Expr();
-  Expr rows = c->row.extent;
-  for (const Axis& axis : c->outer_a) rows = rows * axis.extent;
+  const Expr rows = c->row.extent * NumPoints(c->outer_a);
   Expr few = analyzer->Simplify(ir::LessEqual(rows, kMostRowsOfDots));
   return ir::IsIntValue(few, 0) ? Expr() : few;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitPackGroups: B copied to panels of words at run time; a word is a group of neighbours along
 // the innermost axis of the sum.
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -25,10 +25,8 @@ class GroupPacker {
   PackedB Run() {
     c_.stage.reduce.back() = {Var(inner_.var->name, Int(64)),
                               analyzer_->Simplify(ir::FloorDiv(inner_.extent, size_))};
-    Expr depth = 1, size = panels_ * Expr(width_);
-    for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
-    for (const Axis& axis : c_.OuterOfB()) size = size * axis.extent;
-    depth_ = analyzer_->Simplify(depth);
+    depth_ = analyzer_->Simplify(NumPoints(c_.stage.reduce));
+    const Expr size = panels_ * Expr(width_) * NumPoints(c_.OuterOfB());
     Buffer words("packed", {analyzer_->Simplify(size * depth_)}, Int(32));
     auto offset = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], {c_.vector, inner_});
     const bool along_k = offset.has_value() && ir::IsIntValue(offset->Coeff(inner_.var), 1) &&

@@ -2,7 +2,7 @@
 // From a stage to a Contraction: which axis goes along the lanes, which along a tile's rows.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitPack: B copied to panels at run time.  What lies along the columns is copied register by
 // register, what lies along k is turned in square blocks of registers.
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -48,15 +48,10 @@ class Packer {
   }
 
  private:
-  Expr Depth() const {
-    Expr depth = 1;
-    for (const Axis& axis : c_.stage.reduce) depth = depth * axis.extent;
-    return analyzer_->Simplify(depth);
-  }
+  Expr Depth() const { return analyzer_->Simplify(NumPoints(c_.stage.reduce)); }
 
   Buffer MakeBuffer() const {
-    Expr size = panels_ * Depth() * Expr(width_);
-    for (const Axis& axis : c_.OuterOfB()) size = size * axis.extent;
+    const Expr size = panels_ * Depth() * Expr(width_) * NumPoints(c_.OuterOfB());
     return Buffer("packed", {analyzer_->Simplify(size)}, c_.b.dtype());
   }
 

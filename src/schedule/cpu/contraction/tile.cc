@@ -3,7 +3,7 @@
 // what finishes the contraction is applied on the way to memory.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/loads.h"
 #include "tir/dot.h"
 

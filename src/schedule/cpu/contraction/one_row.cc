@@ -4,7 +4,7 @@
 // or, where these are too few for that, parts of the sum, whose number depends on the shapes alone.
 #include <algorithm>
 
-#include "schedule/cpu/contraction.h"
+#include "schedule/cpu/contraction/contraction.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -39,8 +39,7 @@ class OneRowEmitter {
     if (!HasForm()) return std::nullopt;
     ChooseSizes();
     const std::vector<Axis> outer = c_.OuterOfB();
-    Expr points = 1;
-    for (const Axis& axis : outer) points = points * axis.extent;
+    const Expr points = NumPoints(outer);
     sums_ = Buffer("sums", {num_parts_ > 1 ? Expr(points * Expr(num_parts_ * size_)) : Expr(size_)},
                    c_.acc);
     Var chunk("chunk", Int(64)), part("part", Int(64));

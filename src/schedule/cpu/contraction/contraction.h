@@ -210,5 +210,19 @@ Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // Linear index of a point of `axes`.
 Expr LinearIndex(const std::vector<Axis>& axes);
+// How many points `axes` have; not simplified.
+Expr NumPoints(const std::vector<Axis>& axes);
+
+// A task is a chunk of rows of A times a panel of B.
+struct Tasks {
+  Axis panel, chunk;
+  Stmt body;            // of one task
+  Expr work;            // additions of one
+  Expr bytes_of_chunk;  // of A; null: not known
+  bool rows_stay;       // a panel of B is too large for a cache: panels pass for a chunk of rows
+};
+// All tasks of `c`, on threads.
+Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,
+              arith::Analyzer* analyzer);
 
 }  // namespace relaxvm::schedule::cpu
