@@ -58,6 +58,24 @@ def test_every_number_of_rows(target: str, columns: int) -> None:
             np.testing.assert_array_equal(got, np.maximum(x @ w, 0), err_msg=f"{m} rows")
 
 
+# The right side comes from memory: its panels go in groups for each chunk of rows, of which copies are made block by
+# block.
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("target", TARGETS)
+def test_groups_of_panels(target: str, known: bool) -> None:
+    depth, columns = 1100, 2050  # the last block, panel and group are not whole
+    w = whole(depth, columns)
+    weight = relax.const(w)
+    rows = relaxvm.tirx.Var("m", "int64")
+    for m in (9, 300):
+        if known or m == 9:
+            shape = [m if known else rows, depth]
+            executable = compiled(lambda x: op.matmul(x, weight), shape, "float32", target)
+        x = whole(m, depth)
+        for got in results(executable, x):
+            np.testing.assert_array_equal(got, x @ w, err_msg=f"{m} rows")
+
+
 @pytest.mark.parametrize("depth", [4096, DEEP])
 def test_rows_that_are_known(depth: int) -> None:
     w = whole(depth, 100)

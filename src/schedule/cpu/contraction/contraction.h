@@ -51,6 +51,7 @@ struct Contraction {
   // A lies beyond the second cache: while a tile is computed, this much of k of the next tile's
   // rows is fetched.
   int64_t fetch_depth = 0;
+  bool rows_follow = false;  // these rows are a run of memory
   // Tiles of up to so many rows take B as fast as memory gives it: it is fetched so many bytes
   // ahead, into the first cache or into the second one.
   struct FetchOfB {
@@ -131,10 +132,11 @@ struct Columns {
 };
 
 // Sums on their way, where the reduction goes by blocks: those of row `row` of C lie in `sums` from
-// (row - first_row) * width on.
+// begin + (row - first_row) * width on.
 struct PartialSums {
   Buffer sums;
   Expr first_row;
+  Expr begin = 0;
 };
 
 // What a tile fetches into the second cache of the rows of B that are used after its own, which are
@@ -218,8 +220,7 @@ struct Tasks {
   Axis panel, chunk;
   Stmt body;            // of one task
   Expr work;            // additions of one
-  Expr bytes_of_chunk;  // of A; null: not known
-  bool rows_stay;       // a panel of B is too large for a cache: panels pass for a chunk of rows
+  Expr bytes_of_chunk;  // of A; null: not known, all chunks pass for each panel
 };
 // All tasks of `c`, on threads.
 Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,

@@ -62,12 +62,6 @@ Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,
               arith::Analyzer* analyzer) {
   std::vector<Axis> all = c.batch, of_b = c.outer_b, of_a = c.outer_a;
   of_a.push_back(tasks.chunk);
-  if (tasks.rows_stay) {
-    all.insert(all.end(), of_b.begin(), of_b.end());
-    all.insert(all.end(), of_a.begin(), of_a.end());
-    all.push_back(tasks.panel);
-    return OverTasks(all, tasks.body, tasks.work, analyzer);
-  }
   of_b.push_back(tasks.panel);
   const Expr num_panels = analyzer->Simplify(NumPoints(of_b));
   const Expr num_chunks = analyzer->Simplify(NumPoints(of_a));
@@ -93,8 +87,8 @@ Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,
   BindPoint(of_a, in_a, &seq);
   seq.push_back(tasks.body);
   all.push_back({both, analyzer->Simplify(num_panels * num_chunks)});
-  return SeqStmt::Flatten({tir::Bind(size, in_block),
-                           OverTasks(all, SeqStmt::Flatten(seq), tasks.work, analyzer)});
+  return SeqStmt::Flatten(
+      {tir::Bind(size, in_block), OverTasks(all, SeqStmt::Flatten(seq), tasks.work, analyzer)});
 }
 
 }  // namespace relaxvm::schedule::cpu

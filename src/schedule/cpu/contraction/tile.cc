@@ -121,7 +121,8 @@ class TileEmitter {
   }
   // Where the sums of `row` of C lie, of one run of columns.
   Expr InSums(const Expr& row, const Columns& c) const {
-    return (row - part_.partial->first_row) * Expr(panel_width_) + Expr(c.offset);
+    return part_.partial->begin + (row - part_.partial->first_row) * Expr(panel_width_) +
+           Expr(c.offset);
   }
   Stmt BindStart() const {
     const bool of_lines = c_.line_width > 0;
@@ -384,10 +385,13 @@ class TileEmitter {
     const int64_t lines = (c_.fetch_depth + line - 1) / line;
     const Expr number = ir::FloorDiv(k * Expr(part_.rows), line);
     ffi::Map<Var, Expr> map;
-    map.Set(c_.row.var, row_start_ + Expr(part_.rows) + ir::FloorDiv(number, lines));
-    map.Set(c_.stage.reduce.back().var, ir::FloorMod(number, lines) * Expr(line));
-    return Annotated(loop, kPrefetch,
-                     Buffer(load->buffer).Load({tir::Substitute(load->indices[0], map)}));
+    map.Set(c_.row.var, row_start_ + Expr(part_.rows) +
+                            (c_.rows_follow ? Expr(0) : ir::FloorDiv(number, lines)));
+    map.Set(c_.stage.reduce.back().var,
+            c_.rows_follow ? Expr(0) : ir::FloorMod(number, lines) * Expr(line));
+    Expr at = tir::Substitute(load->indices[0], map);
+    if (c_.rows_follow) at = at + k * Expr(part_.rows);
+    return Annotated(loop, kPrefetch, Buffer(load->buffer).Load({at}));
   }
 
   // A loop over the innermost axis of the sum that fetches this tile's part of what comes next of

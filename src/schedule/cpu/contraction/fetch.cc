@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tiles of a contraction fetch while they compute.
+#include <algorithm>
+
+#include "schedule/cpu/contraction/emitter.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+// Tiles of no more rows wait for B; the second number, where it lies beyond the second cache.
+constexpr int64_t kRowsThatWait = 3;
+constexpr int64_t kRowsThatWaitForMemory = 6;
+constexpr int64_t kAheadInMemory = 2048;  // bytes
+// Where more tiles share a panel, waiting for its first passage is not felt.
+constexpr int64_t kTilesThatHidePanels = 32;
+constexpr int64_t kUsualTiles = 2;  // that a panel is fetched by, at least, where nobody knows
+}  // namespace
+
+int64_t ContractionEmitter::BytesOfA(const Expr& depth) const {
+  if (c_.stage.reduce.size() != 1) return 0;
+  const Expr elements = analyzer_->Simplify(c_.row.extent * depth);
+  const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+  return ir::AsInt(elements).value_or(0) * c_.group * SizeInBytes(type);
+}
+
+int64_t ContractionEmitter::BytesOfB(const Expr& depth) const {
+  const Expr elements = analyzer_->Simplify(c_.vector.extent * NumPoints(c_.outer_b) * depth);
+  const DLDataType type = Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
+  return ir::AsInt(elements).value_or(0) * c_.GroupInB() * SizeInBytes(type);
+}
+
+Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
+  const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
+  if (machine_.fetch_ahead > 0) return {rows, machine_.fetch_ahead, true};
+  const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
+  // Of several tiles that share a panel, each fetches a part of the next one.
+  const bool shared = ir::AsInt(TilesOfPanel()).value_or(1) > 1 && PanelsAreRuns();
+  return in_cache || shared ? Contraction::FetchOfB()
+                            : Contraction::FetchOfB{rows, kAheadInMemory, false};
+}
+
+bool ContractionEmitter::PanelsAreRuns() const {
+  if (c_.side_by_side.has_value() || c_.stage.reduce.empty()) return false;
+  auto b = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], c_.stage.reduce);
+  Expr run = width_ * c_.GroupInB();
+  for (size_t i = c_.stage.reduce.size(); i-- > 0;) {
+    const Axis& axis = c_.stage.reduce[i];
+    if (!b.has_value() || !ir::AsInt(axis.extent).has_value() ||
+        !analyzer_->ProveEqual(b->Coeff(axis.var), run))
+      return false;
+    run = run * axis.extent;
+  }
+  return true;
+}
+
+std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, const Expr& rows,
+                                                     const Expr& tiles) {
+  if (c_.fetch_depth > 0 || !PanelsAreRuns() || ir::AsInt(tiles).value_or(1) > kTilesThatHidePanels)
+    return std::nullopt;
+  map.Set(c_.vector.var, Expr(0));
+  map.Set(c_.column, Expr(0));
+  for (const Axis& axis : c_.stage.reduce) {
+    if (!map.count(axis.var)) map.Set(axis.var, Expr(0));
+  }
+  const auto* load = c_.LoadOf(c_.b);
+  const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(Buffer(load->buffer).elem_dtype());
+  const int64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
+  const int64_t known = std::max<int64_t>(1, ir::AsInt(tiles).value_or(kUsualTiles));
+  const Expr part = ir::CeilDiv(rows * Expr(lines), ir::Max(tiles, 1));
+  return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), analyzer_->Simplify(part),
+                    (lines + known - 1) / known};
+}
+
+std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel) {
+  ffi::Map<Var, Expr> map;
+  if (c_.panel_width > 0) {
+    map.Set(c_.panel, panel + Expr(1));
+  } else if (!c_.outer_b.empty() && ir::IsIntValue(panels_, 1)) {
+    map.Set(c_.outer_b.back().var, c_.outer_b.back().var + Expr(1));
+  } else {
+    return std::nullopt;
+  }
+  return PartOf(map, NumPoints(c_.stage.reduce), TilesOfPanel());
+}
+
+}  // namespace relaxvm::schedule::cpu
