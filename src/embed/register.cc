@@ -206,12 +206,15 @@ void Register() {
            })
       .def("relaxvm.runtime.null_device_stats", NullDeviceStats)
       .def("relaxvm.runtime.num_usable_cpus", runtime::NumUsableCpus)
-      // What code for this machine depends on besides its CPU's features.
-      .def("relaxvm.runtime.describe_caches",
+      // What code for this machine depends on besides the features that its CPU names: sizes of
+      // caches, and whether this process may use matrix registers, which the system grants.
+      .def("relaxvm.runtime.describe_machine",
            [] {
              const runtime::CacheSizes sizes = runtime::ReadCacheSizes();
+             const bool matrices = runtime::MissingCpuFeatures("+amx-tile").empty();
              return ffi::String("l1 " + std::to_string(sizes.l1) + " l2 " +
-                                std::to_string(sizes.l2) + " l3 " + std::to_string(sizes.l3));
+                                std::to_string(sizes.l2) + " l3 " + std::to_string(sizes.l3) +
+                                (matrices ? " matrix registers" : ""));
            })
       .def("relaxvm.runtime.default_num_threads", runtime::DefaultNumThreads)
       .def("relaxvm.runtime.check_library",

@@ -34,6 +34,17 @@ def test_key_depends_on_where_parts_end():
     assert key_of("ab", "c") != key_of("a", "bc")
 
 
+def test_what_the_system_grants_is_part_of_the_machine(monkeypatch):
+    # Two processes on one CPU: the system may refuse matrix registers to one of them.
+    of_runtime, before = build._ffi.runtime_function, build.machine()
+
+    def other(name):
+        return (lambda: "other") if name == "runtime.describe_machine" else of_runtime(name)
+
+    monkeypatch.setattr(build._ffi, "runtime_function", other)
+    assert build.machine() != before
+
+
 def test_every_byte_of_a_file_of_several_pieces_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "_PIECE_BYTES", 300_000)
     path = tmp_path / "model.onnx"

@@ -215,9 +215,9 @@ def _libraries() -> list[Path]:
 
 def machine() -> str:
     """The processor, what it can do and has granted: code for "llvm" is made for all of it."""
-    caches = _ffi.runtime_function("runtime.describe_caches")()
+    granted = _ffi.runtime_function("runtime.describe_machine")()
     cores = _ffi.runtime_function("runtime.num_usable_cpus")()
-    lines = {platform.machine(), f"{caches} cores {cores}"}
+    lines = {platform.machine(), f"{granted} cores {cores}"}
     try:
         with open("/proc/cpuinfo") as file:
             lines |= {line for line in file if line.startswith(("flags", "Features", "model name"))}
