@@ -80,20 +80,41 @@ Num ExpF(Num x) {
   return ExpByParts(Clamp(x, -104.0, 89.0), magic, Select(negative, Of(c, 0x1p-64), Of(c, 0x1p64)));
 }
 
-Num LogF(Num x) {
+namespace {
+
+// log(x) - less ln 2 for a normal positive x = (1 + f) 2^k.
+Num LogOfNormal(Num x, const Word* less = nullptr) {
   Code& c = *x.c;
-  Mask small = x < 0x1p-126;
-  Num scaled = Select(small, x * 0x1p23, x);
-  Word offset = BitsOf(scaled) - BitsOf(Of(c, 0x1.6a09e6p-1));
+  Word offset = BitsOf(x) - BitsOf(Of(c, 0x1.6a09e6p-1));
   Word k = offset >> 23;
-  Num f = FromBits(BitsOf(scaled) - (k << 23)) - 1.0;
-  k = k - Select(small, WordOf(c, 23), WordOf(c, 0));
+  Num f = FromBits(BitsOf(x) - (k << 23)) - 1.0;
+  if (less != nullptr) k = k - *less;
   Num n = ToNumber(k);
   Num square = f * f;
-  Num tail = Fma(square * f, Horner(f, kLogTail32), n * kLn2Low);
-  Num result = Fma(n, kLn2High, f + Fma(square, -0.5, tail));
+  Num tail = Fma(square * f, Horner(f, kLogTail32), n * InMemory(c, kLn2Low));
+  return Fma(n, InMemory(c, kLn2High), f + Fma(square, InMemory(c, -0.5), tail));
+}
+
+// For any x.
+Num LogOfAny(Num x) {
+  Code& c = *x.c;
+  Mask small = x < 0x1p-126;
+  Word less = Select(small, WordOf(c, 23), WordOf(c, 0));
+  Num result = LogOfNormal(Select(small, x * 0x1p23, x), &less);
   Num special = Select(x == 0.0, -kInfinity, Select(x < 0.0, kNan, x));
   return Select((x > 0.0) & (x < kInfinity), result, special);
+}
+
+}  // namespace
+
+Num LogF(Num x) {
+  Code& c = *x.c;
+  if (c.traits.vector_bits == 512) return LogOfAny(x);
+  // Normal numbers, as their bits, are the least ones once 2^31 less the first is added.
+  Word from_least = BitsOf(x) + WordOf(c, 0x7f800000);
+  Mask rare{c.b.CreateICmpSGT(from_least.v, c.Bits(0xfeffffff)), &c};
+  return Seldom(rare, x, LogOfNormal(x), "log",
+                [](llvm::ArrayRef<Num> args) { return LogOfAny(args[0]); });
 }
 
 // log(u) for u = 1 + x, and what that sum has lost.
