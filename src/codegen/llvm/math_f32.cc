@@ -54,10 +54,11 @@ namespace {
 // normal number, the last product alone is rounded where it is denormal or infinite.  What is added
 // for rounding holds bias and exponent bias as well, so that a shift makes the power of two.
 Num ExpByParts(Num x, Num magic, Num unbias) {
-  Num shifted = Fma(x, 1.4426950408889634, magic);
+  Code& c = *x.c;
+  Num shifted = Fma(x, InMemory(c, 1.4426950408889634), magic);
   Num n = shifted - magic;
-  Num r = Fma(n, -kLn2Low, Fma(n, -kLn2High, x));
-  Num one = Of(*x.c, 1.0);
+  Num r = Fma(n, InMemory(c, -kLn2Low), Fma(n, InMemory(c, -kLn2High), x));
+  Num one = Of(c, 1.0);
   Num factor = Fma(Fma(Horner(r, kExpTail32), r, one), r, one);
   return factor * FromBits(BitsOf(shifted) << 23) * unbias;
 }
