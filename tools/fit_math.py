@@ -89,7 +89,7 @@ def _u(x: float, center: float) -> mp.mpf:
 
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.001")
 ROWS = [
-    ("kExpTail32", _exp_tail, -HALF_LN2, HALF_LN2, 6, "f"),
+    ("kExpTail32", _exp_tail, -HALF_LN2, HALF_LN2, 5, "f"),
     ("kLogTail32", _log_tail, mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 9, "f"),
     ("kTanhTail32", _tanh_tail, mp.mpf(0), mp.mpf("0.625") ** 2, 5, "f"),
     ("kErfSmall32", _erf_small, mp.mpf(0), mp.mpf(1), 7, "f"),

@@ -63,7 +63,7 @@ def test_special_values(accuracy: types.ModuleType, name: str, target: str) -> N
     np.testing.assert_array_equal(accuracy.results(name, [given], target), wanted)
 
 
-@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid", "gelu", "sin", "exp"])
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid", "gelu", "sin", "exp", "log"])
 def test_a_value_has_one_result_wherever_it_stands_in_a_tensor(
     accuracy: types.ModuleType, name: str
 ) -> None:
@@ -72,3 +72,30 @@ def test_a_value_has_one_result_wherever_it_stands_in_a_tensor(
     value[::9] = 3e5
     alone = np.concatenate([accuracy.results(name, [value[i : i + 1]]) for i in range(37)])
     np.testing.assert_array_equal(accuracy.results(name, [value]), alone)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
+@pytest.mark.parametrize("name", ["exp", "log", "sigmoid"])
+def test_a_nan_of_any_bits_stays_one(accuracy: types.ModuleType, name: str, target: str) -> None:
+    bits = np.array([0x7F800001, 0x7FC00001, 0xFFC0017F, 0xFFFFFFFF] * 2, np.uint32)
+    assert np.isnan(accuracy.results(name, [bits.view(np.float32)], target)).all()
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
+def test_logarithms_of_rare_numbers_stand_beside_usual_ones(
+    accuracy: types.ModuleType, target: str
+) -> None:
+    given = np.array([1, 0, -0.0, 1e-45, 1e-38, -1e-45, np.inf, 2], np.float32)
+    with np.errstate(all="ignore"):
+        wanted = np.log(given.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(accuracy.results("log", [given], target), wanted, rtol=2e-7)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
+def test_exponentials_are_rounded_once_where_they_are_subnormal(
+    accuracy: types.ModuleType, target: str
+) -> None:
+    given = np.linspace(-104, -87, 999, dtype=np.float32)
+    least = np.float64(2) ** -149
+    error = accuracy.results("exp", [given], target) - np.exp(given.astype(np.float64))
+    assert np.abs(error).max() <= 0.52 * least + 1e-7 * 1.7e-38

@@ -8,6 +8,7 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <bit>
 #include <string>
 
 #include "codegen/llvm/math_code.h"
@@ -70,6 +71,25 @@ Value* ScaleByInstruction(Code& c, Value* x, Value* n) {
   return c.b.CreateIntrinsic(id, {},
                              {x, n, llvm::Constant::getNullValue(c.type),
                               llvm::Constant::getAllOnesValue(mask), c.b.getInt32(kRoundAsSet)});
+}
+
+// Volatile, so that no pass takes the load out of the loop; instructions take it as an operand.
+Num InMemory(Code& c, double x) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(c.type);
+  if (!c.traits.few_registers || c.IsDouble() || vector == nullptr) return Of(c, x);
+  auto* value = llvm::cast<llvm::Constant>(c.Number(x));
+  const std::string name = "relaxvm.constant." +
+                           std::to_string(std::bit_cast<uint32_t>(static_cast<float>(x))) + "." +
+                           std::to_string(vector->getNumElements());
+  llvm::Module* module = c.b.GetInsertBlock()->getModule();
+  llvm::GlobalVariable* global = module->getNamedGlobal(name);
+  const llvm::Align align(llvm::PowerOf2Ceil(uint64_t{4} * vector->getNumElements()));
+  if (global == nullptr) {
+    global = new llvm::GlobalVariable(*module, c.type, /*isConstant=*/true,
+                                      llvm::GlobalValue::InternalLinkage, value, name);
+    global->setAlignment(align);
+  }
+  return {c.b.CreateAlignedLoad(c.type, global, align, /*isVolatile=*/true), &c};
 }
 
 Num Seldom(Mask rare, llvm::ArrayRef<Num> args, Num usual, const char* name,

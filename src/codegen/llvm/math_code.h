@@ -91,6 +91,9 @@ inline Num Select(Mask m, Num a, Num b) { return {a.c->b.CreateSelect(m.v, a.v, 
 inline Num Select(Mask m, Num a, double b) { return Select(m, a, Of(*a.c, b)); }
 inline Num Select(Mask m, double a, Num b) { return Select(m, Of(*b.c, a), b); }
 inline Word Select(Mask m, Word a, Word b) { return {a.c->b.CreateSelect(m.v, a.v, b.v), a.c}; }
+inline Mask IsNegative(Num a) {
+  return {a.c->b.CreateICmpSLT(BitsOf(a).v, a.c->Bits(0)), a.c};
+}  // by the sign: of zeros and NaNs too
 inline Num Abs(Num a) { return {a.c->b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a.v), a.c}; }
 inline Num Sqrt(Num a) { return {a.c->b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a.v), a.c}; }
 inline Num WithSign(Num magnitude, Num sign) {
@@ -105,10 +108,14 @@ inline Num Clamp(Num x, double low, double high) {
   return Select(Of(*x.c, high) < x, high, x);
 }
 
+// A constant that an instruction reads from memory where registers are few: held in registers, all
+// constants of a long formula push each other out of them.
+Num InMemory(Code& c, double x);
+
 // Highest power first.
 inline Num Horner(Num x, std::span<const double> coefficients) {
-  Num sum = Of(*x.c, coefficients[0]);
-  for (double c : coefficients.subspan(1)) sum = Fma(sum, x, Of(*x.c, c));
+  Num sum = InMemory(*x.c, coefficients[0]);
+  for (double c : coefficients.subspan(1)) sum = Fma(sum, x, InMemory(*x.c, c));
   return sum;
 }
 

@@ -15,8 +15,8 @@ constexpr double kLn2High = 0x1.62e400p-1;
 constexpr double kLn2Low = 0x1.7f7d1cp-20;
 
 // From tools/fit_math.py.
-constexpr double kExpTail32[] = {0.000198910805, 0.00139337307, 0.00833331084,
-                                 0.0416664642,   0.166666667,   0.500000001};
+constexpr double kExpTail32[] = {0.00139262508, 0.00836323288, 0.0416665542, 0.166665767,
+                                 0.500000000};
 constexpr double kLogTail32[] = {0.0697161147, -0.114797338, 0.116854199,
                                  -0.124256873, 0.142490576,  -0.166678023,
                                  0.200007157,  -0.249999970, 0.333333312};
@@ -48,25 +48,74 @@ ReducedExp ReduceExp(Num x) {
 
 }  // namespace
 
-Num ExpF(Num x) {
-  ReducedExp e = ReduceExp(Clamp(x, -104.0, 89.0));
-  return Scale(1.0 + e.tail, e.n);
+namespace {
+
+// exp(x) for x in [-104, 89] or a NaN, as e^r 2^(n + bias) 2^-bias: the first two factors are a
+// normal number, the last product alone is rounded where it is denormal or infinite.  What is added
+// for rounding holds bias and exponent bias as well, so that a shift makes the power of two.
+Num ExpByParts(Num x, Num magic, Num unbias) {
+  Code& c = *x.c;
+  Num shifted = Fma(x, InMemory(c, 1.4426950408889634), magic);
+  Num n = shifted - magic;
+  Num r = Fma(n, InMemory(c, -kLn2Low), Fma(n, InMemory(c, -kLn2High), x));
+  Num one = Of(c, 1.0);
+  Num factor = Fma(Fma(Horner(r, kExpTail32), r, one), r, one);
+  return factor * FromBits(BitsOf(shifted) << 23) * unbias;
 }
+constexpr double kMagic = 0x1.8p23, kExponentBias = 127, kBias = 64;
+
+// exp(x) for a finite or infinite x <= 0 or a NaN: the same bits as those of ExpF.
+Num ExpOfNegative(Num x) {
+  Code& c = *x.c;
+  return ExpByParts(Select(Of(c, -104.0) > x, -104.0, x), Of(c, kMagic + kExponentBias + kBias),
+                    Of(c, 0x1p-64));
+}
+
+}  // namespace
+
+Num ExpF(Num x) {
+  Code& c = *x.c;
+  Mask negative = IsNegative(x);
+  Num magic = Select(negative, Of(c, kMagic + kExponentBias + kBias),
+                     Of(c, kMagic + kExponentBias - kBias));
+  return ExpByParts(Clamp(x, -104.0, 89.0), magic, Select(negative, Of(c, 0x1p-64), Of(c, 0x1p64)));
+}
+
+namespace {
+
+// log(x) - less ln 2 for a normal positive x = (1 + f) 2^k.
+Num LogOfNormal(Num x, const Word* less = nullptr) {
+  Code& c = *x.c;
+  Word offset = BitsOf(x) - BitsOf(Of(c, 0x1.6a09e6p-1));
+  Word k = offset >> 23;
+  Num f = FromBits(BitsOf(x) - (k << 23)) - 1.0;
+  if (less != nullptr) k = k - *less;
+  Num n = ToNumber(k);
+  Num square = f * f;
+  Num tail = Fma(square * f, Horner(f, kLogTail32), n * InMemory(c, kLn2Low));
+  return Fma(n, InMemory(c, kLn2High), f + Fma(square, InMemory(c, -0.5), tail));
+}
+
+// For any x.
+Num LogOfAny(Num x) {
+  Code& c = *x.c;
+  Mask small = x < 0x1p-126;
+  Word less = Select(small, WordOf(c, 23), WordOf(c, 0));
+  Num result = LogOfNormal(Select(small, x * 0x1p23, x), &less);
+  Num special = Select(x == 0.0, -kInfinity, Select(x < 0.0, kNan, x));
+  return Select((x > 0.0) & (x < kInfinity), result, special);
+}
+
+}  // namespace
 
 Num LogF(Num x) {
   Code& c = *x.c;
-  Mask small = x < 0x1p-126;
-  Num scaled = Select(small, x * 0x1p23, x);
-  Word offset = BitsOf(scaled) - BitsOf(Of(c, 0x1.6a09e6p-1));
-  Word k = offset >> 23;
-  Num f = FromBits(BitsOf(scaled) - (k << 23)) - 1.0;
-  k = k - Select(small, WordOf(c, 23), WordOf(c, 0));
-  Num n = ToNumber(k);
-  Num square = f * f;
-  Num tail = Fma(square * f, Horner(f, kLogTail32), n * kLn2Low);
-  Num result = Fma(n, kLn2High, f + Fma(square, -0.5, tail));
-  Num special = Select(x == 0.0, -kInfinity, Select(x < 0.0, kNan, x));
-  return Select((x > 0.0) & (x < kInfinity), result, special);
+  if (c.traits.vector_bits == 512) return LogOfAny(x);
+  // Normal numbers, as their bits, are the least ones once 2^31 less the first is added.
+  Word from_least = BitsOf(x) + WordOf(c, 0x7f800000);
+  Mask rare{c.b.CreateICmpSGT(from_least.v, c.Bits(0xfeffffff)), &c};
+  return Seldom(rare, x, LogOfNormal(x), "log",
+                [](llvm::ArrayRef<Num> args) { return LogOfAny(args[0]); });
 }
 
 // log(u) for u = 1 + x, and what that sum has lost.
@@ -87,9 +136,8 @@ Num TanhF(Num x) {
 }
 
 Num SigmoidF(Num x) {
-  Num e = ExpF(-Abs(x));
-  Num top = Select(x < 0.0, e, 1.0);
-  return top / (1.0 + e);
+  Num e = ExpOfNegative(-Abs(x));
+  return Select(IsNegative(x), e, 1.0) / (1.0 + e);
 }
 
 // Up to 1 an odd polynomial; from there 1 - exp(-x^2) p((x - 2) / (x + 2)); 1 from 4 on.
@@ -98,7 +146,7 @@ Num ErfF(Num x) {
   Num small = x * Horner(x * x, kErfSmall32);
   Num far = Select(a > 4.0, 4.0, a);
   Num u = (far - 2.0) / (far + 2.0);
-  Num large = 1.0 - ExpF(-(far * far)) * Horner(u, kErfcScaled32);
+  Num large = 1.0 - ExpOfNegative(-(far * far)) * Horner(u, kErfcScaled32);
   return Select(a > 1.0, WithSign(large, x), small);
 }
 

@@ -28,6 +28,7 @@ struct TargetTraits {
   bool converts_to_least = false;  // float to int32: the least one for what int32 cannot hold
   bool picks = false;              // lanes of a register by an index in each lane
   bool byte_tables = false;        // bytes of two registers by an index in each lane
+  bool few_registers = false;      // of vectors: 16, and operands may lie in memory
   int vector_bits = 128;
   DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32

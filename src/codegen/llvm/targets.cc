@@ -128,6 +128,7 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     traits.f16c = Has(subtarget, "f16c");
     traits.rounding = Has(subtarget, "sse4.1");
     traits.vector_bits = Has(subtarget, "avx512f") ? 512 : Has(subtarget, "avx") ? 256 : 128;
+    traits.few_registers = traits.vector_bits < 512;
     traits.picks = traits.fma && Has(subtarget, traits.vector_bits == 512 ? "avx512dq" : "avx2");
     const bool vl = Has(subtarget, "avx512vl");
     traits.byte_tables = traits.vector_bits == 512 && vl && Has(subtarget, "avx512vbmi");
