@@ -233,7 +233,9 @@ class NestEmitter {
     auto with = [&](const Expr& value, const Expr& from, const Expr& to) {
       Stage part = stage_;
       part.value = value;
-      return NestEmitter(part, traits_, analyzer_).Blocks(axis, from, to);
+      NestEmitter emitter(part, traits_, analyzer_);
+      emitter.lanes_ = lanes_;  // what `part` reads may be narrower than what the whole formula does
+      return emitter.Blocks(axis, from, to);
     };
     auto bound = [&](const Expr& e) { return analyzer_->Simplify(ir::Min(ir::Max(e, 0), blocks)); };
     const Expr before = bound(ir::FloorDiv(framed.first, lanes_));
