@@ -204,7 +204,11 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
   for (const char* option : {"--hash-style=gnu", "--build-id=none"})
     words.push_back(prefix + option);
   std::vector<const char*> keywords = {"noexecstack", "now", "relro"};
-  if (RegistersDestructors(kernels)) keywords.push_back("nodelete");
+  if (RegistersDestructors(kernels)) {
+    keywords.push_back("nodelete");
+    // An address of this library, which start files define otherwise, as some linkers do.
+    words.push_back(prefix + "--defsym=__dso_handle=_DYNAMIC");
+  }
   for (const char* keyword : keywords) {
     if (linker->is_driver) {
       words.push_back(std::string("-Wl,-z,") + keyword);
