@@ -136,6 +136,14 @@ Expr FlatOffset(const Buffer& buffer, const ffi::Array<Expr>& indices) {
 Stage FlattenStage(const Stage& stage, arith::Analyzer* analyzer) {
   Stage flat = stage;
   if (stage.IsOpaque()) return flat;
+  // What a batch that was broadcast and reshaped leaves, such as (65536 i + 64 j + k) % 393216, has
+  // a modulus of the outer axis alone.
+  const arith::Analyzer::Scope scope(analyzer);
+  for (const auto* axes : {&stage.spatial, &stage.reduce}) {
+    for (const Axis& axis : *axes) {
+      if (!ir::IsIntValue(axis.extent, 1)) analyzer->Bind(axis.var, 0, axis.extent);
+    }
+  }
   flat.value = Flattener(analyzer).Mutate(stage.value);
   if (stage.finish.defined()) flat.finish = Flattener(analyzer).Mutate(stage.finish);
   flat.indices = {analyzer->Simplify(FlatOffset(*stage.out, stage.indices))};
