@@ -27,6 +27,11 @@ Expr SignedByte(const Expr& word, int i) {
   return Binary(BinaryOp::kShiftRight, up, Number(word, 24));
 }
 
+Expr SignedHalf(const Expr& word, bool high) {
+  Expr up = high ? word : Expr(Binary(BinaryOp::kShiftLeft, word, Number(word, 16)));
+  return Binary(BinaryOp::kShiftRight, up, Number(word, 16));
+}
+
 Expr Half(const Expr& word, bool high) {
   Expr bits = high ? Binary(BinaryOp::kBitAnd, word, Number(word, -65536))
                    : Binary(BinaryOp::kShiftLeft, word, Number(word, 16));
@@ -88,6 +93,41 @@ Expr DotOfSignedBytes(const Expr& sum, const Expr& a, const Expr& b) {
 }
 
 std::optional<Dot> AsDotOfSignedBytes(const Expr& e) { return AsProducts(e, SignedByte, true); }
+
+Expr DotOfHalves(const Expr& sum, const Expr& a, const Expr& b) {
+  Expr result = sum;
+  for (bool high : {false, true}) {
+    const Expr product = Binary(BinaryOp::kMul, SignedHalf(a, high), SignedHalf(b, high));
+    result = Binary(BinaryOp::kAdd, result, product);
+  }
+  return result;
+}
+
+std::optional<Dot> AsDotOfHalves(const Expr& e) {
+  const BinaryObj* last = AsBinary(e, BinaryOp::kAdd);
+  const BinaryObj* product = last != nullptr ? AsBinary(last->b, BinaryOp::kMul) : nullptr;
+  const BinaryObj* first = product != nullptr ? AsBinary(last->a, BinaryOp::kAdd) : nullptr;
+  if (first == nullptr || ElementOf(e.dtype()) != Int(32)) return std::nullopt;
+  const Expr a = WordOf(product->a, /*is_signed=*/true), b = WordOf(product->b, true);
+  if (!a.defined() || !b.defined()) return std::nullopt;
+  if (!ir::StructuralEqual(DotOfHalves(first->a, a, b), e)) return std::nullopt;
+  return Dot{first->a, a, b};
+}
+
+Halves HalvesOfBytes(const Expr& words, bool is_signed) {
+  if (!is_signed) {
+    const Expr low = Number(words, 0x00ff00ff);
+    return {Binary(BinaryOp::kBitAnd, words, low),
+            Binary(BinaryOp::kBitAnd, Binary(BinaryOp::kShiftRight, words, Number(words, 8)), low)};
+  }
+  const DLDataType type = Int(16, 2 * words.dtype().lanes);
+  const Expr halves = IntrinExpr(type, Intrin::kReinterpret, {words}), eight = Number(halves, 8);
+  auto down = [&](const Expr& bits) -> Expr {
+    return IntrinExpr(words.dtype(), Intrin::kReinterpret,
+                      {Binary(BinaryOp::kShiftRight, bits, eight)});
+  };
+  return {down(Binary(BinaryOp::kShiftLeft, halves, eight)), down(halves)};
+}
 
 Expr WordsOfBytes(const std::vector<Expr>& bytes, int bits) {
   Expr words;

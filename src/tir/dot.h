@@ -22,6 +22,16 @@ std::optional<Dot> AsDotOfBytes(const ir::Expr& e);
 ir::Expr DotOfSignedBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfSignedBytes(const ir::Expr& e);
 
+// sum + the two products of the signed 16-bit halves of `a` and `b` (int32 words), exact.
+ir::Expr DotOfHalves(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
+std::optional<Dot> AsDotOfHalves(const ir::Expr& e);
+
+// The bytes of words (int32) widened to halves: those at even places, and those at odd ones.
+struct Halves {
+  ir::Expr even, odd;
+};
+Halves HalvesOfBytes(const ir::Expr& words, bool is_signed);
+
 // Integers of `bits` (each lane) out of the bytes that `bytes` (vectors) hold at the lane, the
 // first one lowest. By shifts and not by shuffles: LLVM merges these to networks of dearer ones.
 ir::Expr WordsOfBytes(const std::vector<ir::Expr>& bytes, int bits);

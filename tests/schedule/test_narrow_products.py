@@ -139,3 +139,21 @@ def test_one_row_with_a_right_side_past_the_caches(depth, columns):
     vm = relax.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
     got = vm["main"](*(relaxvm.runtime.tensor(a) for a in args)).numpy()
     np.testing.assert_allclose(got, x @ w, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell"])
+@pytest.mark.parametrize("left,right", PAIRS[:4])
+def test_bytes_are_widened_by_their_signs(cpu, left, right):
+    # Blocks of a line and of a vector of the left side, what is left behind them, and none at all.
+    for m, k, n in ((13, 128, 40), (9, 96, 24), (300, 264, 16), (3, 20, 50)):
+        x, w = random(left, m, k), random(right, k, n)
+        for constant in (True, False):
+            mod, args = product(x, w, constant)
+            check(mod, args, wide(x) @ wide(w), f"llvm -mcpu={cpu}")
+
+
+@pytest.mark.parametrize("left,right", PAIRS[:3])
+def test_a_rows_bytes_are_widened_once_for_all_columns(left, right):
+    mod, _ = product(random(left, 64, 256), random(right, 256, 64), constant=True)
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert "wide = T.alloc_buffer" in text

@@ -84,6 +84,12 @@ void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
       return;
     }
   }
+  if (std::optional<tir::Dot> dot = tir::AsDotOfHalves(ffi::GetRef<Expr>(e))) {
+    if (Value* sum = EmitDot(*dot, &ValueOps::DotOfHalves)) {
+      result_ = sum;
+      return;
+    }
+  }
   Value* a = Eval(e->a);
   Value* b = Eval(e->b);
   bool divides = e->op >= BinaryOp::kDiv && e->op <= BinaryOp::kFloorMod;

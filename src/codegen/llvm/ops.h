@@ -59,6 +59,7 @@ class ValueOps {
   // Null when the machine has none for so many lanes.
   llvm::Value* DotOfBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
 
   // The bytes of four registers of 64 that `at` names, at most 64; traits().byte_tables.
@@ -79,7 +80,7 @@ class ValueOps {
   llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
-  llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool a_is_signed);
+  llvm::Value* DotOfWidened(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool a_is_signed);
   llvm::Value* DotOfLoweredBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* ReduceLanes(ir::Intrin intrin, llvm::Value* v, DLDataType t);
   llvm::Value* RoundTo(llvm::Value* v, DLDataType t);  // to the nearest value of a narrow float

@@ -135,7 +135,7 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
     case DotOf::kArm:
       return CallOfArm(b_, Intrinsics::aarch64_neon_usdot, {sum, a, b}, b_.getInt8Ty());
     case DotOf::kArmOneSign: return DotOfLoweredBytes(sum, a, b);
-    case DotOf::kX86Halves: return DotOfHalves(sum, a, b, false);
+    case DotOf::kX86Halves: return DotOfWidened(sum, a, b, false);
     case DotOf::kX86: break;
   }
   switch (LanesOf(sum)) {
@@ -146,10 +146,7 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
   }
 }
 
-// Bytes 0 and 2 of each word, and bytes 1 and 3, as pairs of 16 bits: two instructions that
-// multiply pairs and add them up.  What is made of `a` serves all columns of a tile, what of `b`
-// all rows.
-Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b, bool a_is_signed) {
+Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b) {
   const unsigned lanes = LanesOf(sum);
   Intrinsics::ID id = Intrinsics::not_intrinsic;
   if (lanes == 4) id = Intrinsics::x86_sse2_pmadd_wd;
@@ -157,6 +154,13 @@ Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b, bool a_is_signed) {
   if (lanes == 16) id = Intrinsics::x86_avx512_pmaddw_d_512;
   if (id == Intrinsics::not_intrinsic || lanes * 32 > static_cast<unsigned>(traits_.vector_bits))
     return nullptr;
+  return b_.CreateAdd(sum, CallWithBits(b_, id, {a, b}));
+}
+
+// Bytes 0 and 2 of each word, and bytes 1 and 3, as pairs of 16 bits.  What is made of `a` serves
+// all columns of a tile, what of `b` all rows.
+Value* ValueOps::DotOfWidened(Value* sum, Value* a, Value* b, bool a_is_signed) {
+  const unsigned lanes = LanesOf(sum);
   llvm::Type* words = sum->getType();
   auto* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes * 2);
   Constant* eight = llvm::ConstantInt::get(halves, 8);
@@ -167,16 +171,15 @@ Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b, bool a_is_signed) {
   auto odd_of = [&](Value* v) { return b_.CreateAShr(b_.CreateBitCast(v, halves), eight); };
   Value* even_of_a = a_is_signed ? even_of(a) : b_.CreateAnd(a, low);
   Value* odd_of_a = a_is_signed ? odd_of(a) : b_.CreateAnd(b_.CreateLShr(a, 8), low);
-  Value* even = CallWithBits(b_, id, {even_of_a, even_of(b)});
-  Value* odd = CallWithBits(b_, id, {odd_of_a, odd_of(b)});
-  return b_.CreateAdd(b_.CreateAdd(sum, even), odd);
+  Value* even = DotOfHalves(sum, even_of_a, even_of(b));
+  return even == nullptr ? nullptr : DotOfHalves(even, odd_of_a, odd_of(b));
 }
 
 Value* ValueOps::DotOfSignedBytes(Value* sum, Value* a, Value* b) {
   switch (traits_.bytes) {
     case DotOf::kNone:
     case DotOf::kX86: return nullptr;
-    case DotOf::kX86Halves: return DotOfHalves(sum, a, b, true);
+    case DotOf::kX86Halves: return DotOfWidened(sum, a, b, true);
     case DotOf::kArm:
     case DotOf::kArmOneSign: break;
   }

@@ -143,7 +143,10 @@ int64_t ContractionEmitter::MostRows(int64_t vectors) const {
   int64_t most =
       vectors == 1 ? machine_.num_vectors - 2 : (machine_.num_vectors - 1 - vectors) / vectors;
   if (c_.group > 1) {  // the broadcast needs a register of its own
-    const int64_t taken = vectors * (c_.NeedsCorrection() ? 2 : 1) + 2;
+    const bool by_halves = c_.group == 4 && c_.by_halves;
+    // Halves: even and odd ones of the right side, two broadcasts and a product.
+    const int64_t taken =
+        vectors * (c_.NeedsCorrection() || by_halves ? 2 : 1) + (by_halves ? 3 : 2);
     most = (machine_.num_vectors - taken) / vectors;
   }
   if (c_.side_by_side.has_value())  // what all rows are multiplied with stays in registers

@@ -60,6 +60,7 @@ struct Contraction {
   };
   FetchOfB fetch_b;
   bool dot_signed = false;  // the machine has an instruction for two signed sides
+  bool by_halves = false;   // it multiplies 16-bit halves, to which tiles widen both sides
 
   // Elements that B's buffer has for each step of the innermost axis of the sum and column.
   int64_t GroupInB() const { return b_in_words ? 1 : group; }

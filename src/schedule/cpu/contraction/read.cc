@@ -54,6 +54,7 @@ class Reader {
     c_.dot_signed = machine_.dot_signed;
     if (c_.group == 1) FormGroups();
     PutSideBySide();
+    c_.by_halves = machine_.dot_by_halves && !c_.side_by_side.has_value();
     return std::move(c_);
   }
 

@@ -77,7 +77,7 @@ class TileEmitter {
   int64_t SetsFor(const Machine& machine) const {
     const int64_t registers = part_.rows * static_cast<int64_t>(part_.columns.size());
     const auto columns = static_cast<int64_t>(part_.columns.size());
-    const int64_t others = columns + 1 + (c_.NeedsCorrection() ? columns : 0);
+    const int64_t others = columns + 1 + (c_.NeedsCorrection() || ByHalves() ? columns : 0);
     int64_t sets = 1;
     if (c_.stage.reduce.empty() || c_.side_by_side.has_value()) return sets;
     if (c_.guard.defined() && UsesVar(c_.guard, c_.stage.reduce.back().var)) return sets;
@@ -206,14 +206,16 @@ class TileEmitter {
     return replacer.Mutate(c_.a);
   }
 
-  Expr LeftWord(int64_t row) const {
+  Expr LeftWord(int64_t row) const { return LeftWords(row, 1); }
+  // `count` neighbours along the sum.
+  Expr LeftWords(int64_t row, int64_t count) const {
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, RowAt(row));
     const auto* load = c_.LoadOf(c_.a);
     Expr from = tir::Substitute(load->indices[0], map);
     if (c_.line_width > 0) from = analyzer_->Simplify(from);
-    Expr group = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, c_.group)});
-    Expr word = ir::CallIntrin(Int(32), Intrin::kReinterpret, {group});
+    Expr group = tir::BufferLoad(load->buffer, {ir::RampExpr(from, 1, c_.group * count)});
+    Expr word = ir::CallIntrin(Int(32, static_cast<int>(count)), Intrin::kReinterpret, {group});
     return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
   }
 
@@ -249,11 +251,49 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
+  bool ByHalves() const { return c_.group == 4 && c_.by_halves; }
+
+  // Words of a row's left side, widened.
+  using LeftHalves = std::function<tir::Halves(int64_t row)>;
+
+  // A group step on a machine that multiplies halves.  What is widened of the right side serves all
+  // rows.
+  Stmt HalvesStep(int64_t set, const LeftHalves& left_at) const {
+    ffi::Array<Stmt> step;
+    auto bound = [&](const char* name, const Expr& value) {
+      Var var(name, value.dtype());
+      step.push_back(tir::Bind(var, value));
+      return var;
+    };
+    std::vector<tir::Halves> right;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Var words = bound("words", RightWords(part_.columns[v], v + 1 == part_.columns.size()));
+      const tir::Halves halves = tir::HalvesOfBytes(words, c_.b_is_signed);
+      right.push_back({bound("even", halves.even), bound("odd", halves.odd)});
+    }
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      const tir::Halves halves = left_at(row);
+      const Var even = bound("even", halves.even), odd = bound("odd", halves.odd);
+      for (size_t v = 0; v < part_.columns.size(); ++v) {
+        const Columns& c = part_.columns[v];
+        const Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
+        auto wide = [&](const Var& word) { return ir::BroadcastExpr(word, c.lanes); };
+        const Expr sum = tir::DotOfHalves(acc_.Load({at}), wide(even), right[v].even);
+        step.push_back(BufferStore(acc_, tir::DotOfHalves(sum, wide(odd), right[v].odd), {at}));
+      }
+    }
+    return SeqStmt::Flatten(step);
+  }
+
   // The left side at a row of the tile, in the type of the sums.
   using Left = std::function<Expr(int64_t row)>;
 
   // The products of one k, added to one set of sums.
   Stmt Step(int64_t set) const {
+    if (ByHalves()) {
+      return HalvesStep(
+          set, [&](int64_t row) { return tir::HalvesOfBytes(LeftWord(row), c_.a_is_signed); });
+    }
     if (c_.group > 1) return GroupStep(set);
     return Step(set, [&](int64_t row) { return ir::Cast(c_.acc, LeftAt(row)); });
   }
@@ -450,9 +490,29 @@ class TileEmitter {
   // A loop that takes what `num_sets_` steps of the innermost axis from `k` on do, with what it
   // fetches meanwhile.
   Stmt Fetching(const Stmt& steps, const Expr& k) const {
+    const Stmt fetching = FetchingRight(steps, k);
+    return num_sets_ > 1 ? fetching : FetchingA(fetching, k);
+  }
+  Stmt FetchingRight(const Stmt& steps, const Expr& k) const {
     if (num_sets_ > 1) return FetchingB(steps, k, num_sets_);
-    return FetchingA(
-        part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, k, 1) : FetchingNext(steps, k), k);
+    return part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, k, 1) : FetchingNext(steps, k);
+  }
+
+  // The next tile's rows of A at `k`, to be fetched once for each block of steps: in steps of few
+  // instructions, finding what to fetch in each one costs more than the lines that are fetched
+  // twice.  Null: they are not fetched.
+  Expr NextRowsOfA(const Expr& k) const {
+    const auto* load = c_.LoadOf(c_.a);
+    if (c_.fetch_depth == 0 || c_.line_width > 0) return Expr();
+    const auto linear = LinearOffset::Of(load->indices[0], c_.AllAxes());
+    const auto step = ir::AsInt(linear->Coeff(c_.row.var));
+    if (!step.has_value()) return Expr();
+    ffi::Map<Var, Expr> map;
+    map.Set(c_.row.var, row_start_ + Expr(part_.rows));
+    map.Set(c_.stage.reduce.back().var, k);
+    Expr at = tir::Substitute(load->indices[0], map);
+    if (part_.rows > 1) at = ir::RampExpr(at, step.value(), part_.rows);
+    return Buffer(load->buffer).Load({at});
   }
 
   // `stmt` at `k` along the innermost axis of the sum.
@@ -466,12 +526,22 @@ class TileEmitter {
   bool WidensLeft() const {
     const auto* load = c_.LoadOf(c_.a);
     const Axis& inner = c_.stage.reduce.back();
-    if (c_.group > 1 || lanes_ < kMostSets || load->predicate.defined() ||
+    if ((c_.group > 1 && !ByHalves()) || lanes_ < kMostSets || load->predicate.defined() ||
         SizeInBytes(Buffer(load->buffer).elem_dtype()) >= SizeInBytes(c_.acc) ||
         ir::AsInt(inner.extent).value_or(lanes_) < lanes_)
       return false;
     const auto linear = LinearOffset::Of(load->indices[0], c_.AllAxes());
-    return linear.has_value() && ir::IsIntValue(linear->Coeff(inner.var), 1);
+    return linear.has_value() && ir::IsIntValue(linear->Coeff(inner.var), c_.group);
+  }
+
+  // Steps of a block of widened left sides: a vector, or of bytes, which are used up sooner, up to
+  // a cache line where such ones divide a row.
+  int64_t BlockOfLeft() const {
+    const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(0);
+    int64_t size = lanes_;
+    while (ByHalves() && size * c_.group < kLineBytes && depth > 0 && depth % (2 * size) == 0)
+      size *= 2;
+    return size;
   }
 
   // The loop over the innermost axis of the sum, by blocks of as many steps as a vector has lanes:
@@ -479,29 +549,54 @@ class TileEmitter {
   // that take them one by one.  Widening one element costs as much as widening a vector of them.
   Stmt WideningLeft() const {
     const Axis& inner = c_.stage.reduce.back();
-    Buffer wide("wide", {Expr(part_.rows * lanes_)}, c_.acc, "local");
+    // Of words: the even bytes of a row, and behind them the odd ones.
+    const int64_t size = BlockOfLeft(), row_size = (ByHalves() ? 2 : 1) * size;
+    Buffer wide("wide", {Expr(part_.rows * row_size)}, c_.acc, "local");
     Var block("block", Int(64)), round("round", Int(64)), rest("rest", Int(64));
-    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, lanes_));
-    const Expr from = block * Expr(lanes_);
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
+    const Expr from = block * Expr(size);
     ffi::Array<Stmt> seq = {tir::AllocBuffer(wide)};
     for (int64_t row = 0; row < part_.rows; ++row) {
+      if (ByHalves()) {
+        for (int64_t at = 0; at < size; at += lanes_)
+          seq.push_back(AtK(StoreHalves(row, wide, row * row_size + at, size), from + Expr(at)));
+        continue;
+      }
       Var lane("lane", Int(64));
       const Stmt store =
-          BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * lanes_) + lane});
+          BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * row_size) + lane});
       seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
     }
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets_; ++set) {
       const Expr at = round * Expr(num_sets_) + Expr(set);
-      const Left left = [&](int64_t row) { return wide.Load({Expr(row * lanes_) + at}); };
-      sets.push_back(AtK(Step(set, left), from + at));
+      const auto left = [&](int64_t row) { return wide.Load({Expr(row * row_size) + at}); };
+      const auto halves = [&](int64_t row) -> tir::Halves {
+        return {left(row), wide.Load({Expr(row * row_size + size) + at})};
+      };
+      sets.push_back(AtK(ByHalves() ? HalvesStep(set, halves) : Step(set, left), from + at));
     }
-    const Stmt steps = Loop(round, lanes_ / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
-    seq.push_back(Fetching(steps, from + round * Expr(num_sets_)));
-    const Expr done = analyzer_->Simplify(blocks * Expr(lanes_));
+    const Stmt steps = Loop(round, size / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
+    const Expr k = from + round * Expr(num_sets_);
+    const Expr next_rows = ByHalves() ? NextRowsOfA(from) : Expr();
+    seq.push_back(next_rows.defined() ? FetchingRight(steps, k) : Fetching(steps, k));
+    Stmt over_blocks = Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(seq));
+    if (const auto* loop = over_blocks.as<tir::ForObj>(); loop != nullptr && next_rows.defined())
+      over_blocks = Annotated(loop, kPrefetch, next_rows);
+    const Expr done = analyzer_->Simplify(blocks * Expr(size));
     const Expr left = analyzer_->Simplify(inner.extent - done);
-    return SeqStmt::Flatten({Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(seq)),
-                             Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+    return SeqStmt::Flatten(
+        {over_blocks, Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+  }
+
+  // A vector of a row's words, widened, to `wide` from `at` on.
+  Stmt StoreHalves(int64_t row, const Buffer& wide, int64_t at, int64_t size) const {
+    Var words("words", Int(32, static_cast<int>(lanes_)));
+    const tir::Halves halves = tir::HalvesOfBytes(words, c_.a_is_signed);
+    const Columns whole = {0, lanes_};
+    return SeqStmt::Flatten({tir::Bind(words, LeftWords(row, lanes_)),
+                             BufferStore(wide, halves.even, {Run(at, whole)}),
+                             BufferStore(wide, halves.odd, {Run(at + size, whole)})});
   }
 
   void AddSets(ffi::Array<Stmt>* seq) const {
