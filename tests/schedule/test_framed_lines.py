@@ -50,3 +50,37 @@ def test_the_middle_of_a_line_is_copied_without_a_question(dtype):
     text = relax.transform.ScheduleTensorPrograms()(made).script()
     stores = [line for line in text.splitlines() if " = " in line and "x[" in line]
     assert any("if_then_else" not in line for line in stores)
+
+
+# The condition reads wider numbers than what it chooses: vectors are as long as those of the widest.
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_frame_of_wider_numbers(target):
+    rows, depth = 3, 150
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, depth)).astype("float32")
+    first = np.array([0, 70, 150], "int64")
+    program = f"""
+from relaxvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def behind(x: T.Buffer(({rows}, {depth}), "float32"), first: T.Buffer(({rows},), "int64"),
+               y: T.Buffer(({rows}, {depth}), "float32")):
+        for i, j in T.grid({rows}, {depth}):
+            with T.sblock("y"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                y[v_i, v_j] = T.if_then_else(first[v_i] <= T.Cast("int64", v_j), x[v_i, v_j], T.float32(0))
+
+    @R.function
+    def main(x: R.Tensor(({rows}, {depth}), "float32"), first: R.Tensor(({rows},), "int64")):
+        cls = Module
+        y = R.call_tir(cls.behind, (x, first), out_ty=R.Tensor(({rows}, {depth}), "float32"))
+        return y
+"""
+    run = relaxvm.VirtualMachine(
+        relaxvm.compile(relaxvm.script.from_source(program), target=target), relaxvm.cpu()
+    )["main"]
+    want = np.where(np.arange(depth) >= first[:, None], x, 0)
+    np.testing.assert_array_equal(run(*map(relaxvm.runtime.tensor, (x, first))).numpy(), want)
