@@ -234,7 +234,8 @@ class NestEmitter {
       Stage part = stage_;
       part.value = value;
       NestEmitter emitter(part, traits_, analyzer_);
-      emitter.lanes_ = lanes_;  // what `part` reads may be narrower than what the whole formula does
+      emitter.lanes_ =
+          lanes_;  // what `part` reads may be narrower than what the whole formula does
       return emitter.Blocks(axis, from, to);
     };
     auto bound = [&](const Expr& e) { return analyzer_->Simplify(ir::Min(ir::Max(e, 0), blocks)); };
