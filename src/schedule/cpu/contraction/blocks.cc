@@ -11,6 +11,7 @@ namespace {
 
 using tir::ForKind;
 using tir::SeqStmt;
+
 // Sums that go by blocks: a task has up to so many tiles of rows and panels of B, and a block at
 // least so many steps of the sum.
 constexpr int64_t kMostTilesOfBlocks = 32, kMostPanelsOfBlocks = 8, kFewestStepsOfBlock = 256;
@@ -22,10 +23,7 @@ constexpr int64_t kRowsForCache = 32, kRowsForMemory = 256;
 
 void ContractionEmitter::ChooseTasksOfBlocks() {
   const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
-  int64_t steps = depth_blocks_->even;
-  for (size_t i = depth_blocks_->axis + 1; i < c_.stage.reduce.size(); ++i)
-    steps *= ir::AsInt(c_.stage.reduce[i].extent).value();
-  const int64_t bytes_of_tile = rows_ * steps * c_.group * SizeInBytes(type);
+  const int64_t bytes_of_tile = rows_ * StepsOfBlock() * c_.group * SizeInBytes(type);
   most_tiles_ = std::clamp<int64_t>(machine_.l2_bytes / 2 / bytes_of_tile, 1, kMostTilesOfBlocks);
   if (const auto known = ir::AsInt(num_tiles_)) most_tiles_ = std::min(most_tiles_, *known);
   const int64_t bytes_of_sums = most_tiles_ * rows_ * width_ * SizeInBytes(c_.acc);
@@ -51,10 +49,14 @@ std::optional<PartOfNext> ContractionEmitter::PartOfBlock(const Expr& panel, con
                                                           const Expr& tiles) {
   ffi::Map<Var, Expr> map = BeginOf(block);
   map.Set(walks_outside_ ? walked_.var : c_.panel, panel);
-  Expr rows = depth_blocks_->even;
+  return PartOf(map, StepsOfBlock(), tiles);
+}
+
+int64_t ContractionEmitter::StepsOfBlock() const {
+  int64_t steps = depth_blocks_->even;
   for (size_t i = depth_blocks_->axis + 1; i < c_.stage.reduce.size(); ++i)
-    rows = rows * c_.stage.reduce[i].extent;
-  return PartOf(map, rows, tiles);
+    steps *= ir::AsInt(c_.stage.reduce[i].extent).value();
+  return steps;
 }
 
 ffi::Map<Var, Expr> ContractionEmitter::BeginOf(const Expr& block) const {
@@ -236,7 +238,7 @@ bool ContractionEmitter::FewRowsStay(int64_t depth) const {
   const auto rows = ir::AsInt(analyzer_->Simplify(c_.row.extent * NumPoints(c_.outer_a)));
   if (rows.has_value() && *rows <= stay) return false;
   const int64_t bytes = BytesOfB(Expr(depth));
-  const bool from_memory = bytes == 0 || bytes > machine_.l3_bytes / 4;
+  const bool from_memory = bytes > machine_.l3_bytes / 4;
   return bytes > machine_.l2_bytes / 2 && stay < (from_memory ? kRowsForMemory : kRowsForCache);
 }
 

@@ -114,6 +114,9 @@ class ContractionEmitter {
   // Of block number `block` of the sum.
   std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& block, const Expr& tiles);
 
+  // Of the sum, that a block has at most.
+  int64_t StepsOfBlock() const;
+
   // Where block number `block` of the sum begins: the axes up to the one that is cut.
   ffi::Map<Var, Expr> BeginOf(const Expr& block) const;
 
@@ -159,8 +162,8 @@ class ContractionEmitter {
   Stmt Pass(const Contraction& c, TilePart part, const Expr& first, const Expr& tiles,
             const Heights& heights);
 
-  // How the sum goes by blocks, where one panel of B does not fit into the second cache beside rows
-  // of A.  A single tile of rows has no use of it: B passes once.
+  // How the sum goes by blocks, where a panel of B or enough rows of A do not fit into the second
+  // cache.  A single tile of rows has no use of it: B passes once.
   struct DepthBlocks {
     size_t axis;          // of the sum, that is cut; those outside of it take single steps
     int64_t even, count;  // of each but the last; blocks of the axis
