@@ -73,6 +73,42 @@ def test_one_row_of_each_of_several_matrices(columns: int) -> None:
     check(module(a.shape, b.shape, "float32"), a, b, a @ b, "llvm")
 
 
+def constant_right(rows: Any, b: np.ndarray, bias: np.ndarray) -> Any:
+    """relu(a @ b + bias), a right side that is known."""
+    builder = relax.BlockBuilder()
+    a = relax.Var("a", relax.TensorType((rows, b.shape[0]), "float32"))
+    with builder.function("main", [a]):
+        with builder.dataflow():
+            out = builder.emit(op.matmul(a, relax.const(b)))
+            out = builder.emit(op.add(out, relax.const(bias)))
+            out = builder.emit_output(builder.emit(op.nn.relu(out)))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+# Panels that divide by those of a tile, that do not, too few to share, a last one that is not full.
+@pytest.mark.parametrize("columns", [512, 336, 368, 48, 330])
+@pytest.mark.parametrize("target", TARGETS)
+def test_few_rows_times_the_panels_of_a_constant(columns: int, target: str) -> None:
+    b, bias = whole(70, columns), whole(columns)
+    unknown = constant_right(relaxvm.tirx.Var("m", "int64"), b, bias)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(unknown, target=target), relaxvm.cpu())
+    for rows in (0, 1, 2, 3, 5, 9, 40):
+        a = whole(rows, 70)
+        want = np.maximum(a @ b + bias, 0)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(a)).numpy(), want)
+        if 0 < rows < 4:
+            known = relaxvm.compile(constant_right(rows, b, bias), target=target)
+            alone = relaxvm.VirtualMachine(known, relaxvm.cpu())
+            np.testing.assert_array_equal(alone["main"](relaxvm.runtime.tensor(a)).numpy(), want)
+
+
+def test_a_row_takes_several_panels_at_once_where_vectors_are_short() -> None:
+    mod = constant_right(1, whole(70, 512), whole(512))
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert "panels * 4" in text and "i1 + 3" in text
+
+
 def test_a_matrix_larger_than_the_caches_is_fetched_ahead() -> None:
     a, b = whole(1, 4100), whole(4100, 4096)
     check(module(a.shape, b.shape, "float32"), a, b, a @ b, "llvm")

@@ -35,8 +35,20 @@ constexpr int64_t kMaxRowForms = 8;
 // finishes them, which costs as much for each vector.
 constexpr int64_t kRegistersOfMatrices = 8, kFinish = 4;
 
+// Panels that a tile of few rows takes at once.
+constexpr int64_t kMostPanelsOfTile = 4;
+
 // Each vector of columns has a left side of its own: a second one would share nothing.
 constexpr int64_t kVectorsSideBySide = 1;
+
+// Does an axis choose panels of B that are as narrow as tiles?  Registers as wide as a cache line
+// read one panel as fast.
+bool HasPanelsToTake(const Contraction& c, int64_t lanes) {
+  return !c.outer_b.empty() && ir::AsInt(c.outer_b.back().extent).value_or(1) > 1 &&
+         ir::AsInt(c.vector.extent).value_or(1) % lanes == 0 &&
+         lanes * SizeInBytes(c.acc) < kLineBytes && c.panel_width == 0 && c.group == 1 &&
+         c.line_width == 0 && !c.side_by_side.has_value() && !c.guard.defined();
+}
 
 }  // namespace
 
@@ -192,7 +204,10 @@ Stmt ContractionEmitter::Compute() {
   }
   if (!ranges.has_value()) JoinLines();
   ChooseRows();
-  if (!ranges.has_value()) TakeLines();
+  if (!ranges.has_value()) {
+    TakeLines();
+    TakePanels();
+  }
   ChooseTasks(ranges.has_value());
   ffi::Array<Stmt> seq = {sizes_of_task_};
   if (depth_blocks_.has_value()) CopyRows(&seq);
@@ -208,6 +223,27 @@ void ContractionEmitter::TakeLines() {
   if (matrix_lines_ == 0) return;
   line_ = c_.outer_a.back();
   c_.outer_a.pop_back();
+}
+
+void ContractionEmitter::TakePanels() {
+  if (matrix_step_ > 0 || !HasPanelsToTake(c_, lanes_) || !ir::IsIntValue(panels_, 1) ||
+      !PanelsAreRuns())
+    return;
+  const auto rows = ir::AsInt(c_.row.extent);
+  if (!rows.has_value()) return;
+  // The right side needs registers of its own where several rows are multiplied with it.
+  const int64_t each = width_ / lanes_ * (*rows > 1 ? *rows + 1 : 1);
+  Axis& axis = c_.outer_b.back();
+  const int64_t all = ir::AsInt(axis.extent).value();
+  panels_of_tile_ =
+      std::min({(machine_.num_vectors - 1) / each, kMostPanelsOfTile, all / kFewestThreads});
+  if (panels_of_tile_ < 2) {
+    panels_of_tile_ = 1;
+    return;
+  }
+  at_once_ = panels_of_tile_ * width_ / lanes_;
+  c_.panels_of_tile = axis;
+  axis = {Var("panels", Int(64)), Expr((all + panels_of_tile_ - 1) / panels_of_tile_)};
 }
 
 Stmt ContractionEmitter::ComputeRanges(const std::vector<Contraction>& parts, const Var& panel,
@@ -263,7 +299,8 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
                                                      : ir::CeilDiv(c_.row.extent, rows_));
   const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
   if (matrix_step_ > 0) return ChooseTasksOfMatrices(depth);
-  const int64_t tile_work = ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * rows_;
+  const int64_t tile_work =
+      ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * panels_of_tile_ * rows_;
   if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
   if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
     c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
@@ -276,7 +313,7 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
   }
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
   const Expr rows = ir::Min(rows_ * per_task_, ir::Max(c_.row.extent, kRowsPerLoad));
-  work_ = depth * Expr(width_ / lanes_) * rows * panels_of_task_;
+  work_ = depth * Expr(width_ / lanes_ * panels_of_tile_) * rows * panels_of_task_;
 }
 
 Expr ContractionEmitter::Named(const char* name, const Expr& value) {
@@ -318,7 +355,20 @@ Stmt ContractionEmitter::OfTiles(const Var& panel, const Expr& first, const Expr
   });
 }
 
+Stmt ContractionEmitter::OfPanels(const OfColumns& body) const {
+  const Axis& axis = *c_.panels_of_tile;
+  const Var& group = c_.outer_b.back().var;
+  const int64_t all = ir::AsInt(axis.extent).value(), rest = all % panels_of_tile_;
+  Stmt some = body(Full(at_once_), Expr());
+  if (rest > 0) {
+    some = tir::IfThenElse(ir::Less(group, all / panels_of_tile_), some,
+                           body(Full(rest * width_ / lanes_), Expr()));
+  }
+  return SeqStmt::Flatten({tir::Bind(axis.var, group * Expr(panels_of_tile_)), some});
+}
+
 Stmt ContractionEmitter::OfPanel(const Expr& panel, const OfColumns& body) const {
+  if (c_.panels_of_tile.has_value()) return OfPanels(body);
   const Stmt full = body(Full(width_ / lanes_), Expr());
   if (analyzer_->ProveEqual(full_panels_, panels_)) return full;
   const Stmt rest = OfRest(body);
@@ -394,7 +444,7 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     return EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_, machine_,
                           analyzer_);
   }
-  part.next = PartOfNextPanel(panel);
+  if (!c_.panels_of_tile.has_value()) part.next = PartOfNextPanel(panel);
   return ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
     part.columns = some;
     part.limit = end;
@@ -442,8 +492,10 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
     return SeqStmt::Flatten(seq);
   }
   Var height("height", Int(64)), start("start", Int(64));
-  Stmt forms = code(1, start);
-  for (int64_t rows = 2; rows <= rows_; ++rows)
+  // Even heights differ by one at most: two rows and more make no tile of one.
+  const int64_t lowest = rows_ > 2 ? c_.fewest_rows : 1;
+  Stmt forms = code(lowest, start);
+  for (int64_t rows = lowest + 1; rows <= rows_; ++rows)
     forms = tir::IfThenElse(ir::Equal(height, rows), code(rows, start), forms);
   Stmt body = SeqStmt::Flatten(
       {tir::Bind(height, heights.low + ir::Select(ir::Less(at, heights.higher), Expr(1), Expr(0))),
@@ -477,6 +529,16 @@ std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,
   std::optional<Contraction> contraction = ReadContraction(stage, machine, analyzer);
   if (!contraction.has_value()) return std::nullopt;
   if (auto one_row = EmitOneRow(*contraction, machine, analyzer)) return one_row;
+  const int64_t lanes = machine.Lanes(std::max<int64_t>(SizeInBytes(contraction->acc), 1));
+  const bool is_known = ir::AsInt(contraction->row.extent).has_value();
+  if (!is_known && !contraction->other_row.has_value() && HasPanelsToTake(*contraction, lanes)) {
+    Contraction one = *contraction, several = *contraction;
+    one.row.extent = 1;
+    several.fewest_rows = 2;
+    return tir::IfThenElse(ir::Equal(contraction->row.extent, 1),
+                           ContractionEmitter(one, machine, analyzer).Run(),
+                           ContractionEmitter(several, machine, analyzer).Run());
+  }
   const Stmt stmt = ContractionEmitter(*contraction, machine, analyzer).Run();
   if (!contraction->other_row.has_value()) return stmt;
   Contraction turned = *contraction;

@@ -20,6 +20,7 @@ struct Contraction {
   // of the sum and, until CutByRows, on `row`.
   Expr guard;
   Axis row{Var("row", Int(64)), Expr(1)};  // the tile's rows: of A alone
+  int64_t fewest_rows = 1;                 // that it has, or none
   // Rows are points of two axes, of which the inner one has so many; a tile begins with a point of
   // the outer one.  0: of one axis.
   int64_t line_width = 0;
@@ -32,6 +33,9 @@ struct Contraction {
   // using the vector axis.  Columns up to the panel's end may be read.
   Var panel{"panel", Int(64)}, column{"column", Int(64)};
   int64_t panel_width = 0;  // 0: B is not in panels
+  // Of `outer_b`: each of its points chooses a panel of B as wide as the vector axis, and a tile
+  // takes several of them, one after the other in its columns.
+  std::optional<Axis> panels_of_tile;
   // Neighbours along the innermost axis of the sum that one instruction takes together: that axis
   // then counts groups, and offsets are those of a group's first element.
   int64_t group = 1;

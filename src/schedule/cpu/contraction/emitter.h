@@ -51,6 +51,9 @@ class ContractionEmitter {
 
   void ChooseRows();
 
+  // Several panels of B, each a run of memory, pass at once where a tile has few rows.
+  void TakePanels();
+
   Stmt Compute();
 
   // Several short lines of rows become a tile.
@@ -90,6 +93,7 @@ class ContractionEmitter {
   // What is to be done for columns of a panel, those at or above `limit` (null: none) left out.
   using OfColumns = std::function<Stmt(const std::vector<Columns>&, const Expr& limit)>;
   Stmt OfPanel(const Expr& panel, const OfColumns& body) const;
+  Stmt OfPanels(const OfColumns& body) const;  // of a group of panels that a tile takes
 
   // 0 when A has no rows of its own that lie along the sum, or nobody knows how many.
   int64_t BytesOfA(const Expr& depth) const;
@@ -184,6 +188,7 @@ class ContractionEmitter {
   int64_t matrix_step_ = 0;   // MatrixStep
   int64_t matrix_lines_ = 0;  // MatrixLines; of `line_`, which is then no axis of tasks
   Axis line_{Var("line", Int(64)), Expr(1)};
+  int64_t panels_of_tile_ = 1;  // TakePanels
   Expr full_panels_, panels_, num_tiles_;
   Expr per_task_ = 1;  // tiles
   Expr panels_of_task_ = 1;

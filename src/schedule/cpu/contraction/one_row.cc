@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row times a matrix that lies row by row: several rows of it pass at a time, from end to end,
-// so that memory is read in long runs; the sums lie in the first cache.  Threads share the columns,
-// or, where these are too few for that, parts of the sum, whose number depends on the shapes alone.
+// so that memory is read in long runs; the sums lie in the first cache.  Threads share parts of the
+// sum, whose number depends on the shapes alone, and chunks of columns, where a row of sums is long.
 #include <algorithm>
 
 #include "schedule/cpu/contraction/contraction.h"
@@ -16,15 +16,15 @@ using tir::SeqStmt;
 
 // Below it the sums of a row of B fit into registers.
 constexpr int64_t kFewestVectors = 24;
-// Bytes of the sums of a task, and of a run of B.
-constexpr int64_t kMostBytesOfTask = 8192;
-constexpr int64_t kFewestBytesOfTask = 4096;
 // Rows of B that pass together, from the second cache and from behind it.
 constexpr int64_t kRowsFromCache = 4;
 constexpr int64_t kRowsFromMemory = 8;
-// Parts of a sum that is not cut by columns, and what each has at least.
-constexpr int64_t kParts = 4;
+// Tasks that a sum is cut into, and rows of B that a part of it has at least.
+constexpr int64_t kTasks = 4;
 constexpr int64_t kFewestRowsOfPart = 64;
+// Memory is read fastest by several long runs; vectors of a whole cache line leave the core time to
+// fetch the next ones.
+constexpr int64_t kBytesOfLine = 64;
 
 class OneRowEmitter {
  public:
@@ -40,7 +40,9 @@ class OneRowEmitter {
     ChooseSizes();
     const std::vector<Axis> outer = c_.OuterOfB();
     const Expr points = NumPoints(outer);
-    sums_ = Buffer("sums", {num_parts_ > 1 ? Expr(points * Expr(num_parts_ * size_)) : Expr(size_)},
+    sums_ = Buffer("sums",
+                   {num_parts_ > 1 ? Expr(points * Expr(num_parts_ * num_chunks_ * size_))
+                                   : Expr(size_)},
                    c_.acc);
     Var chunk("chunk", Int(64)), part("part", Int(64));
     const Expr from = analyzer_->Simplify(num_chunks_ > 1 ? Expr(chunk * Expr(size_)) : Expr(0));
@@ -57,17 +59,21 @@ class OneRowEmitter {
     }
     // Whole blocks of rows for each part.
     const Expr share = analyzer_->Simplify(ir::CeilDiv(depth, num_parts_ * rows_) * Expr(rows_));
-    const Expr base = LinearIndex(outer) * Expr(num_parts_ * size_);
+    const Expr base = analyzer_->Simplify(
+        (LinearIndex(outer) * Expr(num_chunks_) + (num_chunks_ > 1 ? Expr(chunk) : Expr(0))) *
+        Expr(num_parts_ * size_));
     const Expr first = ir::Min(part * share, depth);
-    const Stmt sum = Sum(Expr(0), base + part * Expr(size_), first, ir::Min(share, depth - first));
-    const Stmt finish = Finish(Expr(0), [&](const Expr& at) {
+    const Stmt sum = Sum(from, base + part * Expr(size_), first, ir::Min(share, depth - first));
+    const Stmt finish = Finish(from, [&](const Expr& at) {
       Expr value = sums_.Load({base + at});
       for (int64_t p = 1; p < num_parts_; ++p)
         value = value + sums_.Load({base + Expr(p * size_) + at});
       return value;
     });
+    std::vector<Axis> chunks = outer;
+    chunks.push_back({chunk, Expr(num_chunks_)});
     return SeqStmt::Flatten(
-        {tir::AllocBuffer(sums_), OverTasks(tasks, sum, work, analyzer_), Loops(outer, finish)});
+        {tir::AllocBuffer(sums_), OverTasks(tasks, sum, work, analyzer_), Loops(chunks, finish)});
   }
 
  private:
@@ -88,20 +94,22 @@ class OneRowEmitter {
 
   void ChooseSizes() {
     columns_ = ir::AsInt(c_.vector.extent).value();
-    const int64_t half = (columns_ / 2 + lanes_ - 1) / lanes_ * lanes_;
-    const int64_t fewest = kFewestBytesOfTask / bytes_;
-    const int64_t whole = (columns_ + lanes_ - 1) / lanes_ * lanes_;
-    size_ = half < fewest ? whole : std::min(half, kMostBytesOfTask / bytes_);
-    num_chunks_ = (columns_ + size_ - 1) / size_;
+    const int64_t most = std::max(machine_.l1_bytes / 2 / bytes_ / lanes_, int64_t{1});
+    const int64_t vectors = (columns_ + lanes_ - 1) / lanes_;
+    num_chunks_ = (vectors + most - 1) / most;
+    size_ = (vectors + num_chunks_ - 1) / num_chunks_ * lanes_;
     const auto depth = ir::AsInt(c_.stage.reduce[0].extent);
-    const bool is_deep = depth.value_or(kParts * kFewestRowsOfPart) >= kParts * kFewestRowsOfPart;
     bool is_one = true;
     for (const Axis& axis : c_.OuterOfB()) is_one = is_one && ir::IsIntValue(axis.extent, 1);
-    num_parts_ = num_chunks_ == 1 && is_one && is_deep ? kParts : 1;
+    const int64_t parts = (kTasks + num_chunks_ - 1) / num_chunks_;
+    const bool is_deep =
+        depth.value_or(parts * kFewestRowsOfPart) >= parts * kFewestRowsOfPart;
+    num_parts_ = is_one && is_deep ? parts : 1;
     const int64_t of_b = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
     const int64_t bytes_of_b = columns_ * depth.value_or(columns_) * of_b;
     rows_ = bytes_of_b > machine_.l2_bytes ? kRowsFromMemory : kRowsFromCache;
-    fetches_ = bytes_of_b > std::max(machine_.l2_bytes, machine_.l3_bytes / 2);
+    fetches_ = bytes_of_b > std::max(machine_.l2_bytes, machine_.l3_bytes / 2) &&
+               lanes_ * bytes_ >= kBytesOfLine;
   }
 
   // `body` for each vector of a task's columns from `from` on; the second argument: how many lanes

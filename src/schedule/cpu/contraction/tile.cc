@@ -96,10 +96,14 @@ class TileEmitter {
       return v < part_.columns.size() && part_.columns[v].lanes == lanes_ &&
              !(part_.limit.defined() && v + 1 == part_.columns.size());
     };
+    const bool of_panels = c_.panels_of_tile.has_value();
+    auto panel_of = [&](size_t v) {
+      return of_panels ? part_.columns[v].offset / panel_width_ : int64_t{0};
+    };
     for (size_t v = 0; v < part_.columns.size();) {
       size_t count = 1;
       while (count < kMostRegistersOfRun && is_whole(v) && is_whole(v + count) &&
-             is_whole(v + 2 * count - 1))
+             is_whole(v + 2 * count - 1) && panel_of(v) == panel_of(v + 2 * count - 1))
         count *= 2;
       runs.push_back(
           {part_.columns[v].offset, part_.columns[v].lanes * static_cast<int64_t>(count)});
@@ -114,6 +118,16 @@ class TileEmitter {
       for (size_t v = 0; v < part_.columns.size(); ++v)
         body(row, part_.columns[v], v + 1 == part_.columns.size());
     }
+  }
+
+  // Where `map` finds lane `lane` of columns.
+  void PlaceColumns(const Columns& c, const Expr& lane, ffi::Map<Var, Expr>* map) const {
+    if (!c_.panels_of_tile.has_value()) {
+      map->Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+      return;
+    }
+    map->Set(c_.panels_of_tile->var, c_.panels_of_tile->var + Expr(c.offset / panel_width_));
+    map->Set(c_.vector.var, Expr(c.offset % panel_width_) + lane);
   }
 
   Expr At(int64_t set, int64_t row, const Columns& c) const {
@@ -155,7 +169,7 @@ class TileEmitter {
       map.Set(c_.column, Expr(c.offset) + lane);
       value = tir::Substitute(c_.b, map);
     } else {
-      map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+      PlaceColumns(c, lane, &map);
       value = tir::Substitute(c_.b, map);
       Expr inside = Inside(lane, c, last);
       if (inside.defined()) value = PredicateLoads(value, lane, inside);
@@ -618,7 +632,7 @@ class TileEmitter {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, RowAt(row));
-    map.Set(c_.vector.var, panel_start_ + Expr(c.offset) + lane);
+    PlaceColumns(c, lane, &map);
     Expr value = sums.Load({at + lane});
     if (c_.NeedsCorrection() && !part_.partial.has_value())
       value = value - correction_.Load({Expr(c.offset) + lane});
