@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row times a matrix that lies row by row: several rows of it pass at a time, from end to end,
 // so that memory is read in long runs; the sums lie in the first cache.  Threads share parts of the
-// sum, whose number depends on the shapes alone, and chunks of columns, where a row of sums is long.
+// sum, whose number depends on the shapes alone, and chunks of columns, where a row of sums is
+// long.
 #include <algorithm>
 
 #include "schedule/cpu/contraction/contraction.h"
@@ -40,10 +41,10 @@ class OneRowEmitter {
     ChooseSizes();
     const std::vector<Axis> outer = c_.OuterOfB();
     const Expr points = NumPoints(outer);
-    sums_ = Buffer("sums",
-                   {num_parts_ > 1 ? Expr(points * Expr(num_parts_ * num_chunks_ * size_))
-                                   : Expr(size_)},
-                   c_.acc);
+    sums_ = Buffer(
+        "sums",
+        {num_parts_ > 1 ? Expr(points * Expr(num_parts_ * num_chunks_ * size_)) : Expr(size_)},
+        c_.acc);
     Var chunk("chunk", Int(64)), part("part", Int(64));
     const Expr from = analyzer_->Simplify(num_chunks_ > 1 ? Expr(chunk * Expr(size_)) : Expr(0));
     std::vector<Axis> tasks = outer;
@@ -102,8 +103,7 @@ class OneRowEmitter {
     bool is_one = true;
     for (const Axis& axis : c_.OuterOfB()) is_one = is_one && ir::IsIntValue(axis.extent, 1);
     const int64_t parts = (kTasks + num_chunks_ - 1) / num_chunks_;
-    const bool is_deep =
-        depth.value_or(parts * kFewestRowsOfPart) >= parts * kFewestRowsOfPart;
+    const bool is_deep = depth.value_or(parts * kFewestRowsOfPart) >= parts * kFewestRowsOfPart;
     num_parts_ = is_one && is_deep ? parts : 1;
     const int64_t of_b = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
     const int64_t bytes_of_b = columns_ * depth.value_or(columns_) * of_b;
