@@ -4,6 +4,7 @@ sums exact in any order."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -147,3 +148,14 @@ def test_products_of_a_column_and_a_row_are_no_sums(rows: int, columns: int) -> 
     check(mod, a, b, np.maximum(a @ b + bias, 0), "llvm")
     text = relaxvm.compile(mod, target="llvm", stop_after="scheduled").script()
     assert text.count("T.prim_func") == 1 and "acc" not in text
+
+
+@pytest.mark.parametrize("depth", [1000, 768, 900])
+def test_finding_the_rows_to_fetch_divides_by_powers_of_two_alone(depth: int) -> None:
+    mod = constant_right(1000, whole(depth, 512), whole(512))
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    fetches = re.findall(r'"prefetch": a\[[^]]*\]', text)
+    assert fetches
+    for fetch in fetches:
+        assert re.findall(r"(?://|%) (\d+)", fetch)
+        assert all(int(n) & (int(n) - 1) == 0 for n in re.findall(r"(?://|%) (\d+)", fetch)), fetch

@@ -2,6 +2,7 @@
 // EmitTile: the code of one register tile.  Its sums stay in registers while all of k passes by;
 // what finishes the contraction is applied on the way to memory.
 #include <algorithm>
+#include <bit>
 
 #include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/loads.h"
@@ -18,7 +19,8 @@ using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
 constexpr size_t kMostRegistersOfRun = 4;
-constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
+constexpr int64_t kParts = 1024;  // of a line, in which a step's share is counted
+constexpr int kDearFinish = 20;   // of CostOf: what has a polynomial
 
 class TileEmitter {
  public:
@@ -437,12 +439,17 @@ class TileEmitter {
     if (loop == nullptr || c_.fetch_depth == 0 || c_.line_width > 0 || part_.rows > line)
       return steps;
     const int64_t lines = (c_.fetch_depth + line - 1) / line;
-    const Expr number = ir::FloorDiv(k * Expr(part_.rows), line);
+    // Places for the lines of a row: a power of two, as a step has no time for a division. Those
+    // behind its last line are the next row's.
+    const auto places = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lines)));
+    const int64_t each_step = (part_.rows * places * kParts + c_.fetch_depth - 1) / c_.fetch_depth;
+    const Expr number = places == lines ? ir::FloorDiv(k * Expr(part_.rows), line)
+                                        : ir::FloorDiv(k * Expr(each_step), kParts);
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, row_start_ + Expr(part_.rows) +
-                            (c_.rows_follow ? Expr(0) : ir::FloorDiv(number, lines)));
+                            (c_.rows_follow ? Expr(0) : ir::FloorDiv(number, places)));
     map.Set(c_.stage.reduce.back().var,
-            c_.rows_follow ? Expr(0) : ir::FloorMod(number, lines) * Expr(line));
+            c_.rows_follow ? Expr(0) : ir::FloorMod(number, places) * Expr(line));
     Expr at = tir::Substitute(load->indices[0], map);
     if (c_.rows_follow) at = at + k * Expr(part_.rows);
     return Annotated(loop, kPrefetch, Buffer(load->buffer).Load({at}));
