@@ -156,6 +156,37 @@ INSTANTIATE_TEST_SUITE_P(Functions, UnaryTest, ::testing::Range<size_t>(0, std::
                            return std::string(ir::IntrinName(kRows[info.param].intrin));
                          });
 
+template <typename T>
+std::vector<T> Results(Intrin intrin, std::vector<T>* x, DLDataType t, const std::string& target) {
+  std::vector<T> y(x->size());
+  const auto n = static_cast<int64_t>(x->size());
+  Kernel kernel(Program(intrin, t, true), target);
+  kernel.Must({View(x->data(), {n}, t), View(y.data(), {n}, t)});
+  return y;
+}
+
+template <typename T>
+void CheckExpOfNegative(DLDataType t, double low) {
+  std::vector<T> x = Points<T>(low, 0);
+  for (T& each : x) {
+    if (each > 0) each = -each;
+  }
+  for (const char* target : {"llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"}) {
+    const std::vector<T> exact = Results(Intrin::kExp, &x, t, target);
+    const std::vector<T> got = Results(Intrin::kExpOfNegative, &x, t, target);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(exact[i]))
+        EXPECT_TRUE(std::isnan(got[i])) << target << " at " << x[i];
+      else
+        EXPECT_EQ(got[i], exact[i]) << target << " at " << x[i];
+    }
+  }
+}
+TEST(ExpOfNegative, HasTheBitsOfExp) {
+  CheckExpOfNegative<float>(Float(32), -110);
+  CheckExpOfNegative<double>(Float(64), -760);
+}
+
 // ---- two arguments --------------------------------------------------------------------------
 
 template <typename T>

@@ -145,7 +145,8 @@ class Interpreter {
     Lanes a = Eval(i->args[0]);
     switch (i->intrin) {
       case Intrin::kNot: return {a[0] == 0 ? 1.0 : 0.0};
-      case Intrin::kExp: return {std::exp(a[0])};
+      case Intrin::kExp:
+      case Intrin::kExpOfNegative: return {std::exp(a[0])};
       case Intrin::kSqrt: return {std::sqrt(a[0])};
       case Intrin::kFma: return {a[0] * Eval(i->args[1])[0] + Eval(i->args[2])[0]};
       case Intrin::kReduceAdd: {

@@ -120,6 +120,54 @@ TEST(CpuSchedule, SoftmaxRunsRowByRow) {
   });
 }
 
+// Exponentials whose arguments are known not to be above 0, and all others.
+std::pair<int, int> CountExponentials(const tir::PrimFunc& func) {
+  int known = 0, others = 0;
+  tir::PostOrderVisit(cpu::Schedule(func, {64, 32})->body, [&](const ffi::ObjectRef& node) {
+    const auto* call = node.as<ir::IntrinObj>();
+    known += call != nullptr && call->intrin == ir::Intrin::kExpOfNegative;
+    others += call != nullptr && call->intrin == ir::Intrin::kExp;
+  });
+  return {known, others};
+}
+
+// exp(x[i, j] - top[i]), `top` the greatest of `columns` values that `value` gives.
+tir::PrimFunc ExponentialsBelow(
+    const Expr& columns,
+    const std::function<Expr(const Tensor& x, const Expr& i, const Expr& k)>& value) {
+  Var n("n", Int(64)), m("m", Int(64));
+  Tensor x("x", {n, m}, Float(32));
+  Tensor top =
+      tir::Reduce({n}, {columns.defined() ? columns : Expr(m)}, tir::MaxReducer(Float(32)),
+                  [&](const Indices& i, const Indices& r) { return value(x, i[0], r[0]); });
+  Tensor y = tir::Compute({n, m}, [&](const Indices& i) {
+    return ir::CallIntrin(ir::Intrin::kExp, {x(i) - top({i[0]})});
+  });
+  return tir::CreatePrimFunc({x}, {y});
+}
+
+TEST(CpuSchedule, ExponentialsBelowAMaximumOfTheSameValuesAreKnown) {
+  auto itself = [](const Tensor& x, const Expr& i, const Expr& k) { return x({i, k}); };
+  auto [known, others] = CountExponentials(Softmax(Var("n", Int(64)), Var("m", Int(64))));
+  EXPECT_GT(known, 0);
+  EXPECT_EQ(others, 0);
+  EXPECT_EQ(CountExponentials(ExponentialsBelow(Expr(), itself)).second, 0);
+  // The maximum of a part of the values, of other values, of another row.
+  EXPECT_EQ(CountExponentials(ExponentialsBelow(Expr(3), itself)).first, 0);
+  EXPECT_EQ(CountExponentials(ExponentialsBelow(Expr(),
+                                                [](const Tensor& x, const Expr& i, const Expr& k) {
+                                                  return x({i, k}) *
+                                                         Expr(ir::ConstFloat(Float(32), 0.5));
+                                                }))
+                .first,
+            0);
+  EXPECT_EQ(
+      CountExponentials(ExponentialsBelow(Expr(), [](const Tensor& x, const Expr&,
+                                                     const Expr& k) { return x({Expr(0), k}); }))
+          .first,
+      0);
+}
+
 target::Machine WithSmallCaches() {
   target::Machine traits{64, 32};
   traits.l3_bytes = 64;

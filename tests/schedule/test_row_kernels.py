@@ -243,6 +243,18 @@ def test_attention_by_blocks(case: tuple) -> None:
     np.testing.assert_allclose(got, attention(q, k, v, bias if masked else None, causal), atol=3e-6)
 
 
+# A chunk of rows that is full, one row more, rows that three chunks share unevenly, none.
+@pytest.mark.parametrize("queries", [96, 97, 193, 200, 0])
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("groups", [3, 1])
+def test_chunks_of_attention_are_alike(queries: int, symbolic: bool, groups: int) -> None:
+    rng = np.random.default_rng(5)
+    q = rng.standard_normal((2, queries, 3, 20), dtype="float32")
+    k, v = (rng.standard_normal((2, 70, groups, 20), dtype="float32") for _ in range(2))
+    got = run([q, k, v], lambda *x: op.nn.attention(*x), symbolic)
+    np.testing.assert_allclose(got, attention(q, k, v, None, None), atol=3e-6)
+
+
 def test_keys_that_are_all_hidden_in_the_first_block_do_not_count() -> None:
     rng = np.random.default_rng(5)
     q, k, v = (rng.standard_normal((1, n, 1, 16), dtype="float32") for n in (3, 100, 100))

@@ -140,7 +140,8 @@ using math::Num;
 
 Num OfDoubles(Intrin intrin, Num x, Num y) {
   switch (intrin) {
-    case Intrin::kExp: return math::Exp(x);
+    case Intrin::kExp:
+    case Intrin::kExpOfNegative: return math::Exp(x);
     case Intrin::kExp2: return math::Exp2(x);
     case Intrin::kExpm1: return math::Expm1(x);
     case Intrin::kLog: return math::Log(x);
@@ -184,6 +185,7 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
     if (Value* found = math::ByTable(intrin, x)) return found;
     switch (intrin) {
       case Intrin::kExp: return math::ExpF(x).v;
+      case Intrin::kExpOfNegative: return math::ExpOfNegativeF(x).v;
       case Intrin::kLog: return math::LogF(x).v;
       case Intrin::kLog1p: return math::Log1pF(x).v;
       case Intrin::kTanh: return math::TanhF(x).v;

@@ -223,6 +223,7 @@ Num Atan2(Num y, Num x);
 llvm::Value* ByTable(ir::Intrin intrin, Num x);
 
 Num ExpF(Num x);
+Num ExpOfNegativeF(Num x);  // for x <= 0 or a NaN: the bits of ExpF
 Num LogF(Num x);
 Num Log1pF(Num x);
 Num TanhF(Num x);

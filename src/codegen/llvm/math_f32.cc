@@ -64,14 +64,13 @@ Num ExpByParts(Num x, Num magic, Num unbias) {
 }
 constexpr double kMagic = 0x1.8p23, kExponentBias = 127, kBias = 64;
 
-// exp(x) for a finite or infinite x <= 0 or a NaN: the same bits as those of ExpF.
-Num ExpOfNegative(Num x) {
+}  // namespace
+
+Num ExpOfNegativeF(Num x) {
   Code& c = *x.c;
   return ExpByParts(Select(Of(c, -104.0) > x, -104.0, x), Of(c, kMagic + kExponentBias + kBias),
                     Of(c, 0x1p-64));
 }
-
-}  // namespace
 
 Num ExpF(Num x) {
   Code& c = *x.c;
@@ -136,7 +135,7 @@ Num TanhF(Num x) {
 }
 
 Num SigmoidF(Num x) {
-  Num e = ExpOfNegative(-Abs(x));
+  Num e = ExpOfNegativeF(-Abs(x));
   return Select(IsNegative(x), e, 1.0) / (1.0 + e);
 }
 
@@ -146,7 +145,7 @@ Num ErfF(Num x) {
   Num small = x * Horner(x * x, kErfSmall32);
   Num far = Select(a > 4.0, 4.0, a);
   Num u = (far - 2.0) / (far + 2.0);
-  Num large = 1.0 - ExpOfNegative(-(far * far)) * Horner(u, kErfcScaled32);
+  Num large = 1.0 - ExpOfNegativeF(-(far * far)) * Horner(u, kErfcScaled32);
   return Select(a > 1.0, WithSign(large, x), small);
 }
 

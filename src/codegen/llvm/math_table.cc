@@ -122,7 +122,8 @@ using Function = Num (*)(Num);
 
 Function FunctionOf(ir::Intrin intrin, bool wide) {
   switch (intrin) {
-    case ir::Intrin::kExp: return wide ? ExpByTable : nullptr;
+    case ir::Intrin::kExp:
+    case ir::Intrin::kExpOfNegative: return wide ? ExpByTable : nullptr;
     case ir::Intrin::kErf: return ErfByTable;
     case ir::Intrin::kTanh: return TanhByTable;
     case ir::Intrin::kSigmoid: return wide ? SigmoidByTable : nullptr;

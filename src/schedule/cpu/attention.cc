@@ -27,8 +27,10 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr int64_t kRows = 6;    // of a register tile
-constexpr int64_t kChunk = 48;  // rows of a task: a multiple of both kinds of tile
+constexpr int64_t kRows = 6;  // of a register tile
+// Rows of a task, at most, and what they are a multiple of: the rows of both kinds of tile.  Each
+// task turns all keys.
+constexpr int64_t kChunk = 96, kStep = 2 * kRows;
 // Rows that turning the keys would not pay for: more of them where the first cache keeps a block.
 constexpr int64_t kFewRows = 2, kFewRowsNear = 4;
 constexpr int64_t kKeys = 64;  // of a block
@@ -70,7 +72,11 @@ class AttentionEmitter {
   RowForm Run() {
     Expr rows = of_.scores->spatial[of_.query].extent * Expr(of_.shared);
     Var chunk("chunk", Int(64));
-    first_ = chunk * Expr(kChunk);
+    // Chunks are alike, as far as tiles allow.
+    const Expr chunks = analyzer_->Simplify(ir::CeilDiv(rows, kChunk));
+    const Expr even = ir::CeilDiv(rows, ir::Max(chunks, 1));
+    chunk_rows_ = analyzer_->Simplify(ir::CeilDiv(even, kStep) * Expr(kStep));
+    first_ = chunk * chunk_rows_;
     count_ = Var("rows", Int(64));
     RowForm form;
     for (size_t i = 0; i < of_.scores->spatial.size(); ++i) {
@@ -79,7 +85,7 @@ class AttentionEmitter {
       if (i == of_.head) axis.extent = analyzer_->Simplify(ir::FloorDiv(axis.extent, of_.shared));
       form.rows.push_back(axis);
     }
-    form.rows.push_back({chunk, analyzer_->Simplify(ir::CeilDiv(rows, kChunk))});
+    form.rows.push_back({chunk, chunks});
     form.body = Task(rows);
     form.work = keys_ * Expr(kChunk * (depth_ + width_) / lanes_ * 4);
     return form;
@@ -119,7 +125,7 @@ class AttentionEmitter {
     total_ = Scratch("total", kChunk * lanes_, "local");
     factor_ = Scratch("factor", kChunk, "local");
     ffi::Array<Stmt> seq = allocs_;
-    seq.push_back(tir::Bind(count_, ir::Min(kChunk, rows - first_)));
+    seq.push_back(tir::Bind(count_, ir::Max(ir::Min(chunk_rows_, rows - first_), 0)));
     seq.push_back(Start());
     Var number("block", Int(64)), first_key("first_key", Int(64));
     key_start_ = first_key;
@@ -194,7 +200,7 @@ class AttentionEmitter {
         For(v, 0, padded_width_ / lanes_, ForKind::kSerial,
             For(lane, 0, lanes_, ForKind::kVectorized,
                 BufferStore(sums_, Zero(), {row * Expr(padded_width_) + v * Expr(lanes_) + lane})));
-    return For(row, 0, kChunk, ForKind::kSerial,
+    return For(row, 0, chunk_rows_, ForKind::kSerial,
                SeqStmt({zero, BufferStore(greatest_, ir::ConstFloat(Float(32), kLowest), {row}),
                         For(l2, 0, lanes_, ForKind::kVectorized,
                             BufferStore(total_, Zero(), {row * Expr(lanes_) + l2}))}));
@@ -392,8 +398,8 @@ class AttentionEmitter {
     for (int64_t v = 1; v < vectors; ++v) most = ir::Max(most, part(v));
     seq.push_back(tir::Bind(now, ir::Max(greatest_.Load({row}),
                                          ir::CallIntrin(Float(32), Intrin::kReduceMax, {most}))));
-    seq.push_back(
-        tir::Bind(moved, ir::CallIntrin(Intrin::kExp, {greatest_.Load({row}) - Expr(now)})));
+    seq.push_back(tir::Bind(
+        moved, ir::CallIntrin(Intrin::kExpOfNegative, {greatest_.Load({row}) - Expr(now)})));
     seq.push_back(BufferStore(greatest_, now, {row}));
     seq.push_back(BufferStore(factor_, moved, {row}));
     Var scale_lane("lane", Int(64));
@@ -406,7 +412,8 @@ class AttentionEmitter {
       const Expr at = Expr(v * lanes_) + lane;
       seq.push_back(
           For(lane, 0, lanes_, ForKind::kVectorized,
-              BufferStore(x, ir::CallIntrin(Intrin::kExp, {x.Load({at}) - Expr(now)}), {at})));
+              BufferStore(x, ir::CallIntrin(Intrin::kExpOfNegative, {x.Load({at}) - Expr(now)}),
+                          {at})));
     }
     for (int64_t v = 0; v < vectors; ++v) {
       Var lane("lane", Int(64)), sum_lane("lane", Int(64));
@@ -512,7 +519,7 @@ class AttentionEmitter {
   Buffer packed_{Buffer("keys", {Expr(1)}, Float(32))},
       queries_ = packed_, block_ = packed_, sums_ = packed_, greatest_ = packed_, total_ = packed_,
       factor_ = packed_;
-  Expr first_, key_start_, here_;
+  Expr chunk_rows_, first_, key_start_, here_;
   Var count_{Var("rows", Int(64))};
 };
 

@@ -108,6 +108,9 @@ struct AttentionForm {
 std::optional<AttentionForm> EmitAttention(const Program& program, size_t at, const Machine& traits,
                                            arith::Analyzer* analyzer);
 
+// Exponentials of x - m, where m is the greatest of the x, are taken as those of negative numbers.
+Program KnowExponents(Program program);
+
 // A stage cut where its formula chooses by the position on one axis; the stage itself when it does
 // not, or too often.
 struct Pieces {

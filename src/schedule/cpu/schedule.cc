@@ -162,7 +162,8 @@ PrimFunc Schedule(const PrimFunc& func, const Machine& traits) {
   if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return func;
-  Program inlined = InlineStages(WithAttention(InlineLoads(std::move(*program)), traits));
+  Program inlined =
+      InlineStages(KnowExponents(WithAttention(InlineLoads(std::move(*program)), traits)));
   return Scheduler(WidenHalves(std::move(inlined)), traits).Run();
 }
 
