@@ -175,7 +175,7 @@ std::optional<Expr> Join(const std::vector<Found>& found, const ir::VarObj* var,
       return analyzer->ProveEqual(f->digit.lower, lower);
     });
     if (next == left.end()) return std::nullopt;
-    sum = sum + (*next)->value * lower;
+    sum = (*next)->value * lower + sum;
     lower = analyzer->Simplify(lower * (*next)->digit.extent);
     left.erase(next);
   }

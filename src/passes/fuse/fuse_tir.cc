@@ -10,6 +10,7 @@
 #include "analysis/program_kind.h"
 #include "ir/visitor.h"
 #include "ops/op_def.h"
+#include "passes/fuse/composite.h"
 #include "passes/pass.h"
 #include "tir/functor.h"
 
@@ -240,11 +241,12 @@ IRModule FuseTIR(IRModule mod, const PassContext& context) {
     functions.Set(name, *program);
     fused.emplace(var.get(), Fused{*function, name});
   }
-  if (fused.empty()) return mod;
+  if (fused.empty()) return RemoveUnusedComposites(mod);
   mod = IRModule(functions, mod->attrs, mod->global_infos);
-  return ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
+  mod = ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
     return CallRewriter(fused).Mutate(f).as<ir::Function>().value();
   });
+  return RemoveUnusedComposites(mod);
 }
 
 }  // namespace relaxvm::passes

@@ -3,15 +3,14 @@
 // right before the first use, and gives each result away as soon as it is there, so that they need
 // not lie in memory all at once.  Stage: graph.  The function then has effects.
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "analysis/reads.h"
-#include "ir/block_builder.h"
 #include "ir/visitor.h"
-#include "ops/op_def.h"
+#include "passes/params/lazy_inputs.h"
 #include "passes/pass.h"
 
 namespace relaxvm::passes {
@@ -25,140 +24,6 @@ using ir::Var;
 Type CallbackType(const Type& ret) {
   return ir::FuncType({ir::PrimType(Int(64)), ir::AnyType()}, ret, /*purity=*/false);
 }
-
-int64_t NumInput(const ir::FunctionObj* func) {
-  return ir::GetAttr<int64_t>(func->attrs, ir::attr::kNumInput, 0);
-}
-
-// Calls with effects stand outside of dataflow blocks.
-ir::Function WithoutDataflow(const ir::GlobalVar& var, const ir::Function& func) {
-  IRModule one = ToNonDataflow(IRModule({{var, func}}), PassContext());
-  return one->functions[var].as<ir::Function>().value();
-}
-
-ir::SeqExpr OneBlock(const ffi::Array<ir::Binding>& bindings, const Expr& body,
-                     const ir::Span& span) {
-  ffi::Array<ir::BindingBlock> blocks;
-  if (!bindings.empty()) blocks.push_back(ir::BindingBlock(bindings));
-  return ir::SeqExpr(blocks, body, span);
-}
-
-// Sizes that a kept parameter tells.
-std::unordered_set<const ffi::Object*> SizesOf(const ffi::Array<Var>& params) {
-  std::unordered_set<const ffi::Object*> sizes;
-  for (const Var& param : params) {
-    sizes.insert(param.get());
-    for (const Var& size : ir::DefinableSymbolicVars(param->ty)) sizes.insert(size.get());
-  }
-  return sizes;
-}
-
-Type TypeForCaller(const Type& type, const ffi::Array<Var>& params) {
-  const auto sizes = SizesOf(params);
-  return ir::EraseToVisible(type, [&](const Var& v) { return sizes.count(v.get()) != 0; });
-}
-
-class InputReader : public ir::Mutator {
- public:
-  explicit InputReader(ir::Function func) : func_(std::move(func)) {
-    for (size_t i = 0; i < func_->params.size(); ++i) {
-      if (static_cast<int64_t>(i) >= NumInput(func_.get())) index_[func_->params[i].get()] = i;
-    }
-  }
-
-  ir::Function Run() {
-    if (index_.empty()) return func_;
-    ffi::Array<Var> params;
-    for (const Var& param : func_->params) {
-      if (!index_.count(param.get())) params.push_back(param);
-    }
-    params.insert(params.begin() + NumInput(func_.get()), get_);
-    ir::SeqExpr body = Mutate(func_->body).as<ir::SeqExpr>().value();
-    ir::DictAttrs attrs = func_->attrs;
-    if (attrs.count(ir::attr::kNumInput)) {
-      attrs.Set(ir::attr::kNumInput, NumInput(func_.get()) + 1);
-    }
-    return ir::Function(params, body, TypeForCaller(func_->ret_ty, params), /*is_pure=*/false,
-                        attrs, func_->span);
-  }
-
-  void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
-    ReadWhatIsUsed(binding->value, out);
-    if (const auto* cast = binding.as<ir::MatchCastObj>()) ReadSizes(cast->ty, out);
-    ir::Mutator::MutateBinding(binding, out);
-  }
-
-  Expr MutateSeq(const ir::SeqExpr& seq) override {
-    const auto outer = read_;  // what a branch reads is not there after it
-    ffi::Array<ir::Binding> bindings;
-    for (const ir::BindingBlock& block : seq->blocks) {
-      for (const ir::Binding& b : block->bindings) MutateBinding(b, &bindings);
-    }
-    ReadWhatIsUsed(seq->body, &bindings);
-    Expr body = Mutate(seq->body);
-    read_ = outer;
-    return OneBlock(bindings, body, seq->span);
-  }
-  Expr MutateVar(const Var& v) override {
-    auto it = read_.find(v.get());
-    return it == read_.end() ? ir::Mutator::MutateVar(v) : Expr(it->second);
-  }
-  Expr MutateOther(const Expr& e) override { return e; }
-
- private:
-  // The weights in `value` itself; branches read for themselves.
-  class Used : public ir::Visitor {
-   public:
-    std::vector<Var> found;
-    void VisitVar(const ir::VarObj* v) override { found.push_back(ffi::GetRef<Var>(v)); }
-    void VisitIf(const ir::IfObj* i) override { Visit(i->cond); }
-    void VisitOther(const ir::ExprObj*) override {}
-  };
-
-  void ReadWhatIsUsed(const Expr& value, ffi::Array<ir::Binding>* out) {
-    Used used;
-    used.Visit(value);
-    for (const Var& v : used.found) ReadVar(v, out);
-  }
-  void ReadSizes(const Type& type, ffi::Array<ir::Binding>* out) {
-    for (const Var& v : ir::SymbolicVars(type)) ReadVar(v, out);
-  }
-
-  // A weight, or a size that only weights tell.
-  void ReadVar(const Var& v, ffi::Array<ir::Binding>* out) {
-    if (index_.count(v.get())) return Read(v, out);
-    for (const Var& param : func_->params) {
-      if (!index_.count(param.get()) || read_.count(param.get())) continue;
-      for (const Var& size : ir::DefinableSymbolicVars(param->ty)) {
-        if (size.same_as(v) && !SizesOf(Kept()).count(v.get())) return Read(param, out);
-      }
-    }
-  }
-  ffi::Array<Var> Kept() const {
-    ffi::Array<Var> kept;
-    for (const Var& param : func_->params) {
-      if (!index_.count(param.get())) kept.push_back(param);
-    }
-    return kept;
-  }
-
-  void Read(const Var& param, ffi::Array<ir::Binding>* out) {
-    if (read_.count(param.get())) return;
-    const int64_t index = static_cast<int64_t>(index_.at(param.get())) - NumInput(func_.get());
-    ir::Call call(get_, {ir::IntImm(Int(64), index), ir::StringImm(param->name)}, ir::Attrs(), {},
-                  param->span, ir::AnyType());
-    Var untyped(param->name + "_untyped", ir::AnyType());
-    out->push_back(ir::VarBinding(untyped, call, param->span));
-    Var typed(param->name, param->ty, param->span);
-    out->push_back(ir::MatchCast(typed, untyped, param->ty, param->span));
-    read_.insert_or_assign(param.get(), typed);
-  }
-
-  const ir::Function func_;
-  const Var get_ = Var("fget_param", CallbackType(ir::AnyType()));
-  std::unordered_map<const ffi::Object*, size_t> index_;
-  std::unordered_map<const ffi::Object*, Var> read_;
-};
 
 class OutputWriter : public ir::Mutator {
  public:
@@ -240,23 +105,34 @@ class OutputWriter : public ir::Mutator {
   std::vector<std::pair<int64_t, Expr>> values_;
 };
 
-template <typename Rewriter>
-IRModule Rewrite(IRModule mod) {
+ir::Function ReadInputs(const ir::Function& func) {
+  const int64_t num_input = NumInput(func.get());
+  if (num_input >= static_cast<int64_t>(func->params.size())) return func;
+  const Var get("fget_param", CallbackType(ir::AnyType()));
+  ir::Function made = ReadInputsLazily(func, {get}, [&](int64_t index, const Var& param) {
+    return ir::Call(get, {ir::IntImm(Int(64), index), ir::StringImm(param->name)}, ir::Attrs(), {},
+                    param->span, ir::AnyType());
+  });
+  if (!func->attrs.count(ir::attr::kNumInput)) return made;
+  return ir::WithAttr(made, ir::attr::kNumInput, num_input + 1);
+}
+
+IRModule Rewrite(IRModule mod, const std::function<ir::Function(const ir::Function&)>& rewrite) {
   return ir::MutateFunctions(mod, [&](const ir::GlobalVar& var, const ir::Function& func) {
     // Private functions are called from inside, with all their arguments.
     if (!func->attrs.count(ir::attr::kGlobalSymbol)) return func;
-    return Rewriter(WithoutDataflow(var, func)).Run();
+    return rewrite(WithoutDataflow(var, func));
   });
 }
 
 }  // namespace
 
 IRModule LazyGetInput(IRModule mod, const PassContext& context) {
-  return Rewrite<InputReader>(std::move(mod));
+  return Rewrite(std::move(mod), ReadInputs);
 }
 
 IRModule LazySetOutput(IRModule mod, const PassContext& context) {
-  return Rewrite<OutputWriter>(std::move(mod));
+  return Rewrite(std::move(mod), [](const ir::Function& func) { return OutputWriter(func).Run(); });
 }
 
 }  // namespace relaxvm::passes

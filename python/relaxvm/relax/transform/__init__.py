@@ -9,6 +9,7 @@ from .extern import AttachExternModules
 from .factories import install, tidied
 from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
+from .layout import alter_op_impl
 
 __all__ = [
     "AttachExternModules",
@@ -25,6 +26,7 @@ __all__ = [
     "module_pass",
 ]
 __all__ += install(globals())
+AlterOpImpl = alter_op_impl(globals()["AlterOpImpl"])
 FuseOpsByPattern = fuse_ops_by_pattern(globals()["FuseOpsByPattern"])
 for _name in ("ExpandTupleArguments", "InlinePrivateFunctions", "RemoveUnusedOutputs"):
     _always = _name != "InlinePrivateFunctions"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the passes share that load weights when they are needed.
+#pragma once
+
+#include <functional>
+
+#include "ir/module.h"
+
+namespace relaxvm::passes {
+
+namespace ffi = tvm::ffi;
+
+// The parameters of a function in front of its weights, by attribute "num_input"; 0 without it.
+int64_t NumInput(const ir::FunctionObj* func);
+// Calls with effects stand outside of dataflow blocks.
+ir::Function WithoutDataflow(const ir::GlobalVar& var, const ir::Function& func);
+ir::SeqExpr OneBlock(const ffi::Array<ir::Binding>& bindings, const ir::Expr& body,
+                     const ir::Span& span);
+// The result's type as callers see it who only know these parameters.
+ir::Type TypeForCaller(const ir::Type& type, const ffi::Array<ir::Var>& params);
+
+// The call that gives the weight number `index`, of any type.
+using AskFor = std::function<ir::Call(int64_t index, const ir::Var& param)>;
+// Binds `param`'s name and type to what `call` gives.
+ir::Var BindWeight(const ir::Call& call, const ir::Var& param, ffi::Array<ir::Binding>* out);
+// `func` without its weights: each is asked for right before its first use; the parameters `extra`
+// stand in their place.
+ir::Function ReadInputsLazily(const ir::Function& func, const ffi::Array<ir::Var>& extra,
+                              const AskFor& ask);
+
+}  // namespace relaxvm::passes
