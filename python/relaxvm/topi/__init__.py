@@ -11,6 +11,7 @@ from typing import Any
 from .. import _compiler
 from ..relax.op.build import ROWS, Row, _attribute
 from ..te.tensor import Tensor
+from .fast_math import fast_erf, fast_exp, fast_softmax, fast_tanh
 
 _apply = _compiler.func("te.ApplyOperator")
 
@@ -65,6 +66,7 @@ _install()
 full = _full
 nn = sys.modules[__name__ + ".nn"]
 matmul: Callable[..., Any]
+nn.fast_softmax = fast_softmax  # type: ignore[attr-defined]
 nn.matmul = matmul = _make(ROWS["matmul"])  # type: ignore[attr-defined]
 
-__all__ = ["Tensor", "nn"]
+__all__ = ["Tensor", "fast_erf", "fast_exp", "fast_tanh", "nn"]

@@ -7,15 +7,20 @@ from __future__ import annotations
 from ...transform import Pass, PassContext, PassInfo, Sequential, module_pass
 from .extern import AttachExternModules
 from .factories import install, tidied
+from .fast_math import FastMathTransform
 from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
+from .ipc import IPCAllReduceRewrite, LowerGPUIPCAllocStorage
 from .layout import alter_op_impl
 
 __all__ = [
     "AttachExternModules",
     "DataflowBlockPass",
+    "FastMathTransform",
     "FunctionPass",
     "FusionPattern",
+    "IPCAllReduceRewrite",
+    "LowerGPUIPCAllocStorage",
     "Pass",
     "PassContext",
     "PassInfo",
