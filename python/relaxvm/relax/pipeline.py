@@ -89,3 +89,34 @@ def get_default_pipeline(target: Any) -> Pipeline:
     from relaxvm._compile import target_text
 
     return default_build_pipeline(target=target_text(target))
+
+
+def _generic(target: Any) -> Any:
+    from relaxvm.target import Target
+
+    from .backend import cpu_generic
+
+    kind = Target(target).kind
+    if kind not in ("llvm", "c"):
+        raise ValueError(f'there are no lists of passes for targets of kind {kind!r}; use "llvm"')
+    return cpu_generic
+
+
+def library_dispatch_passes(target: Any) -> list[Any]:
+    """Passes for operators that have an implementation of their own.  Raises ValueError for a target that is no CPU."""
+    return _generic(target).library_dispatch_passes(target)
+
+
+def legalize_passes(target: Any) -> list[Any]:
+    """Passes from operators to fused tensor programs.  Raises ValueError for a target that is no CPU."""
+    return _generic(target).legalize_passes(target)
+
+
+def dataflow_lower_passes(target: Any) -> list[Any]:
+    """Passes that make destination passing explicit.  Raises ValueError for a target that is no CPU."""
+    return _generic(target).dataflow_lower_passes(target)
+
+
+def finalize_passes(target: Any) -> list[Any]:
+    """Passes that plan memory and compute sizes.  Raises ValueError for a target that is no CPU."""
+    return _generic(target).finalize_passes(target)
