@@ -9,6 +9,12 @@ from relaxvm.runtime.adt import ADT
 from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
 from relaxvm.runtime.executable import Executable, VMExecutable
 from relaxvm.runtime.module import Module, load, load_module, load_static_library
+from relaxvm.runtime.params import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 from relaxvm.runtime.tensor import Tensor, empty, from_dlpack, tensor
 from relaxvm.runtime.vm import VirtualMachine, VMInstrumentReturnKind
 
@@ -43,7 +49,11 @@ __all__ = [
     "hooks",
     "load",
     "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
     "load_static_library",
     "null",
+    "save_param_dict",
+    "save_param_dict_to_file",
     "tensor",
 ]
