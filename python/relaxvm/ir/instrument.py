@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -44,6 +47,55 @@ class PrintAfterAll(PassInstrument):
 
     def run_after_pass(self, mod: Any, info: Any) -> None:
         print(f"After {info.name}\n{mod}")
+
+
+class PassPrintingInstrument(PassInstrument):
+    """Prints modules before and after the passes that are named."""
+
+    def __init__(
+        self, print_before_pass_names: Sequence[str], print_after_pass_names: Sequence[str]
+    ) -> None:
+        self.print_before_pass_names = list(print_before_pass_names)
+        self.print_after_pass_names = list(print_after_pass_names)
+
+    def run_before_pass(self, mod: Any, info: Any) -> None:
+        if info.name in self.print_before_pass_names:
+            print(f"Print IR before: {info.name}\n{mod}\n")
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        if info.name in self.print_after_pass_names:
+            print(f"Print IR after: {info.name}\n{mod}\n")
+
+
+class DumpIR(PassInstrument):
+    """Writes the module after each pass into a folder: 000_LegalizeOps.py, 001_...
+
+    The folder is made when it is missing; `refresh` removes what an earlier dump left there.  Raises ValueError when
+    `refresh` would remove other files.
+    """
+
+    _WRITTEN = re.compile(r"\d{3,}_\w+\.py")
+
+    def __init__(self, dump_dir: Path | str, refresh: bool = False) -> None:
+        self.dump_dir, self.counter = Path(dump_dir), 0
+        if refresh and self.dump_dir.exists():
+            found = list(self.dump_dir.iterdir())
+            others = [
+                p.name for p in found if not (p.is_file() and self._WRITTEN.fullmatch(p.name))
+            ]
+            if others:
+                raise ValueError(
+                    f"{self.dump_dir} has files that no dump wrote: {', '.join(sorted(others))}; "
+                    "take another folder, or refresh=False"
+                )
+            for path in found:
+                path.unlink()
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        name = re.sub(r"\W", "_", str(info.name))
+        self.dump_dir.mkdir(parents=True, exist_ok=True)
+        (self.dump_dir / f"{self.counter:03d}_{name}.py").write_text(str(mod))
+        self.counter += 1
 
 
 class PassTimingInstrument(PassInstrument):

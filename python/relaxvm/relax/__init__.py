@@ -46,6 +46,8 @@ _NAMES["BlockBuilder"] = ("relaxvm.relax.block_builder", "BlockBuilder")
 _NAMES["print"] = ("relaxvm.relax.op.calls", "print_")
 for _n in ("get_default_pipeline", "get_pipeline", "register_pipeline"):
     _NAMES[_n] = ("relaxvm.relax.pipeline", _n)
+_NAMES["convert_to_expr"] = ("relaxvm.relax.utils", "convert_to_expr")
+_NAMES["DummyGlobalInfo"] = ("relaxvm.ir.global_info", "DummyGlobalInfo")
 _NAMES["build"] = ("relaxvm.relax.vm_build", "build")
 _NAMES["DataflowBlockRewrite"] = ("relaxvm.relax.binding_rewrite", "DataflowBlockRewrite")
 
@@ -60,6 +62,7 @@ _MODULES = (
     "expr",
     "expr_functor",
     "frontend",
+    "global_info",
     "ir",
     "op",
     "pipeline",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor expressions: what a tensor program computes, element by element."""
+"""Tensor expressions: what a tensor program computes, element by element; with scalar functions for formulas."""
 
+from ..tirx import const
+from ..tirx import op as _scalar
 from .tensor import (
     ReduceAxis,
     Tensor,
@@ -28,3 +30,10 @@ __all__ = [
     "sum",
     "var",
 ]
+_SCALAR = (
+    "abs acos acosh all any asin asinh atan atanh ceil cos cosh div erf exp floor floordiv floormod fmod if_then_else "
+    "indexdiv indexmod isfinite isinf isnan log log10 log2 max_value min_value popcount round rsqrt sigmoid sin sinh "
+    "sqrt tan tanh trunc truncdiv truncmod"
+).split()
+globals().update({name: getattr(_scalar, name) for name in _SCALAR})
+__all__ += ["const", *_SCALAR]

@@ -198,3 +198,13 @@ def pass_function(
 
 
 module_pass = pass_function(ModulePass, "transform_module")
+
+
+def PrintIR(header: str = "") -> Pass:
+    """A pass that prints `header` and the module, and changes nothing."""
+
+    def show(mod: IRModule, context: PassContext) -> IRModule:
+        print(f"PrintIR({header}):\n{mod}")
+        return mod
+
+    return ModulePass(show, PassInfo(0, "PrintIR"))

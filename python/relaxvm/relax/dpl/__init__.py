@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pattern language: patterns of expressions, graphs of patterns, and rewriting by them."""
 
-from .context import PatternContext
+from .context import DFConstraint, PatternContext, SameShapeConstraint
 from .pattern import (
     AndPattern,
     AttrPattern,
@@ -57,6 +57,7 @@ __all__ = [
     "AttrPattern",
     "CallPattern",
     "ConstantPattern",
+    "DFConstraint",
     "DFPattern",
     "DataTypePattern",
     "DataflowVarPattern",
@@ -72,6 +73,7 @@ __all__ = [
     "PatternMatchingRewriter",
     "PatternSeq",
     "PrimArrPattern",
+    "SameShapeConstraint",
     "ShapePattern",
     "TupleGetItemPattern",
     "TuplePattern",

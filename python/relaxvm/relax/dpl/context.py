@@ -75,3 +75,15 @@ class PatternContext:
         """Variables of the block that fit the whole graph, by node; None when there are none."""
         found = _match(self.nodes, self.edges, self.same_shape, dfb)
         return None if found is None else dict(found.items())
+
+
+class DFConstraint:
+    """Base of what a context asks of several patterns at once."""
+
+
+class SameShapeConstraint(DFConstraint):
+    """In the current context: what the patterns match has one shape."""
+
+    def __init__(self, *args: DFPattern) -> None:
+        self.args = list(args)
+        PatternContext.require().add_same_shape(self.args)

@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-
 import onnx
 from onnx import helper
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-
 from onnx import TensorProto, helper
+
 from relaxvm import ir, relax, tirx
 from relaxvm.relax import op
 

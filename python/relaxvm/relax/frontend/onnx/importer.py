@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
 import onnx
 from onnx import helper
+
 from relaxvm import ir, relax
 from relaxvm.ir.base import span_scope
 from relaxvm.relax import op

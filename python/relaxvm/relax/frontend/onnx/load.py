@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
-
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from .errors import DamagedModel, InvalidModel

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+
 from relaxvm import ir, relax
 
 from .errors import UnsupportedProgram

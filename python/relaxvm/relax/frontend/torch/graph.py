@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
 import torch
+
 from relaxvm import relax, runtime, tirx
 from relaxvm.relax import op
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import sympy
-
 import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
 from relaxvm import ir, relax, runtime
 from relaxvm.ir.base import span_scope
-from torch.export.graph_signature import InputKind, OutputKind
 
 from . import ops, registry
 from .errors import TorchError, UnsupportedProgram

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from onnx import TensorProto
+
 from relaxvm.relax import op
 
 from ..errors import InvalidModel, UnsupportedModel

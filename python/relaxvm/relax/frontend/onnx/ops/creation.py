@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from onnx import TensorProto
+
 from relaxvm.relax import op
 
 from ..errors import InvalidModel

@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 import onnx
+
 from relaxvm import relax
 from relaxvm.relax import op
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from relaxvm.relax import TupleGetItem, op
 
 from ..errors import refuse_training

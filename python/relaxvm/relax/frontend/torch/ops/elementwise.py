@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import torch
+
 from relaxvm.relax import op
 from relaxvm.relax.op import call_operator
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from relaxvm.relax import TupleGetItem, op
 
 from ..errors import UnsupportedProgram
