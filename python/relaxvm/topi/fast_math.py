@@ -6,11 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te, tirx
 from ..te.tensor import Tensor
 
+
+def _floats(*values: float) -> tuple[float, ...]:
+    """The values as float32 holds them."""
+    return tuple(float(np.float32(v)) for v in values)
+
+
 # exp on [-ln(2) / 2, ln(2) / 2], highest power first: 1 + f + f^2 p(f) (Cephes, expf).
-_EXP = (
+_EXP = _floats(
     1.9875691500e-4,
     1.3981999507e-3,
     8.3334519073e-3,
@@ -18,10 +26,10 @@ _EXP = (
     1.6666665459e-1,
     5.0000001201e-1,
 )
-_EXP_LIMITS = (-88.3762626647949, 88.3762626647950)
-_LOG2_E, _LN_2 = 1.44269504088896341, 0.6931471805599453
+_EXP_LIMITS = _floats(-88.3762626647949, 88.3762626647950)
+_LOG2_E, _LN_2 = _floats(1.44269504088896341, 0.6931471805599453)
 # x p(x^2) / q(x^2) on [-4, 4] and on [-9, 9] (Eigen).
-_ERF = (
+_ERF = _floats(
     -2.72614225801306e-10,
     2.77068142495902e-08,
     -2.10102402082508e-06,
@@ -30,7 +38,7 @@ _ERF = (
     -2.95459980854025e-03,
     -1.60960333262415e-02,
 )
-_ERF_DIVISOR = (
+_ERF_DIVISOR = _floats(
     -1.45660718464996e-05,
     -2.13374055278905e-04,
     -1.68282697438203e-03,
