@@ -33,6 +33,21 @@ const std::unordered_map<std::string, Row>& Table() {
   return rows;
 }
 
+// The functions that Python's register_te_gradient registers: (grad, [args], options) -> [program,
+// [arguments], type of the result, [sizes]].
+passes::ProgramGradient FindGradient(const ffi::String& name,
+                                     const ffi::Map<ffi::String, ffi::Any>& options,
+                                     const ir::Expr& grad, const ffi::Array<ir::Expr>& args) {
+  auto gradient = ffi::Function::GetGlobal("relaxvm.relax.te_gradient." + std::string(name));
+  if (!gradient.has_value()) {
+    Fail(ErrorKind::kValueError, "Gradient: no gradient is registered under the name \"", name,
+         "\"; register one with relax.training.utils.register_te_gradient");
+  }
+  const auto parts = (*gradient)(grad, args, options).cast<ffi::Array<ffi::Any>>();
+  return {parts[0].cast<tir::PrimFunc>(), parts[1].cast<ffi::Array<ir::Expr>>(),
+          parts[2].cast<ir::Type>(), parts[3].cast<ffi::Array<ir::Expr>>()};
+}
+
 ir::IRModule RunPass(ffi::String name, ir::IRModule mod, ffi::Map<ffi::String, ffi::Any> options,
                      ffi::Map<ffi::String, ffi::Any> config, ffi::String target) {
   auto it = Table().find(std::string(name));
@@ -42,6 +57,7 @@ ir::IRModule RunPass(ffi::String name, ir::IRModule mod, ffi::Map<ffi::String, f
   context.config = std::move(config);
   context.target = std::string(target);
   context.evaluate = pipeline::MakeEvaluate(context.target);
+  context.program_gradient = FindGradient;
   return it->second.run(std::move(mod), context);
 }
 

@@ -29,11 +29,25 @@ struct Evaluation {
 using Evaluate =
     std::function<std::vector<std::vector<ffi::Tensor>>(const std::vector<Evaluation>& work)>;
 
+// How the gradient of a tensor program is computed: by another one, on these arguments.
+struct ProgramGradient {
+  tir::PrimFunc program;
+  ffi::Array<ir::Expr> args;
+  ir::Type result;
+  ffi::Array<ir::Expr> sizes;  // values of the program's scalar parameters
+};
+// The gradient that the user gave a name, of a call with these arguments; `grad`: the gradient of
+// its result, a tuple in line when there are several.
+using FindProgramGradient = std::function<ProgramGradient(
+    const ffi::String& name, const ffi::Map<ffi::String, ffi::Any>& options, const ir::Expr& grad,
+    const ffi::Array<ir::Expr>& args)>;
+
 struct PassContext {
   ffi::Map<ffi::String, ffi::Any> options;  // of this pass, complete: the row's defaults filled in
   ffi::Map<ffi::String, ffi::Any> config;   // of the whole compilation: "relax.FuseOps.max_depth"
   std::string target = "llvm";
-  Evaluate evaluate;  // may be empty: a pass that needs it then changes nothing
+  Evaluate evaluate;                     // may be empty: a pass that needs it then changes nothing
+  FindProgramGradient program_gradient;  // may be empty: then there are none
   int num_threads = 1;
 
   template <typename T>

@@ -19,7 +19,7 @@ Expr Spread(const GradientCall& g, Expr value) {
 Dims Reduced(const GradientCall& g) {
   const Dims shape = g.Shape(0);
   auto axes = g.MaybeAttr<Ints>("axis");
-  if (!axes || axes->empty()) return shape;
+  if (!axes) return shape;
   Dims dims;
   const auto rank = static_cast<int64_t>(shape.size());
   for (int64_t axis : *axes) dims.push_back(shape[(axis + rank) % rank]);

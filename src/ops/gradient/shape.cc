@@ -31,7 +31,8 @@ Exprs Concat(const GradientCall& g) {
     shapes.push_back(*dims);
   }
   const auto rank = static_cast<int64_t>(shapes[0].size());
-  const int64_t axis = (g.MaybeAttr<int64_t>("axis").value_or(0) + rank) % rank;
+  const int64_t given = g.MaybeAttr<int64_t>("axis").value_or(0);
+  const int64_t axis = (given + rank) % rank;
   Ints ends;
   Expr end(int64_t{0});
   Dims bounds{end};
@@ -42,7 +43,7 @@ Exprs Concat(const GradientCall& g) {
   }
   if (ends.size() == shapes.size()) {
     ends.pop_back();
-    return {g.Make("split", {g.grad}, {{"indices_or_sections", Encode(ends)}, {"axis", axis}})};
+    return {g.Make("split", {g.grad}, {{"indices_or_sections", Encode(ends)}, {"axis", given}})};
   }
   ffi::Array<Expr> slices;
   for (size_t i = 0; i < shapes.size(); ++i) {

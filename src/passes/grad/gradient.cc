@@ -6,9 +6,12 @@
 // Backward through the bindings, each variable that the scalar depends on has an adjoint, the
 // gradient with respect to it; the rule of an operator (ops/gradient) turns the adjoint of its
 // result into contributions to the adjoints of its arguments.  What lies between
-// grad.start_checkpoint and grad.end_checkpoint is computed again where the rules need it.
+// grad.start_checkpoint and grad.end_checkpoint is computed again where the rules need it.  A
+// call_tir_with_grad names its gradient, a tensor program that the user describes.
 // Stage: graph.  Options: func_name; require_grads, parameters (null: all); target_index, which of
 // several results is the scalar.
+#include <cctype>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -33,6 +36,7 @@ using VarSet = std::unordered_set<const ffi::Object*>;
 
 const char* const kStart = "relax.grad.start_checkpoint";
 const char* const kEnd = "relax.grad.end_checkpoint";
+const char* const kWithGrad = "relax.call_tir_with_grad";
 
 bool IsTensors(const Type& type) {
   if (type.as<ir::TensorTypeObj>() != nullptr) return true;
@@ -52,6 +56,13 @@ bool HasFloats(const Type& type) {
     if (HasFloats(field)) return true;
   }
   return false;
+}
+
+// A call_tir_with_grad as it runs: a call_tir.
+Expr WithoutGradient(const Expr& value) {
+  if (!analysis::CallsOp(value, kWithGrad)) return value;
+  const auto* call = value.as<ir::CallObj>();
+  return ops::MakeCall("call_tir", call->args, {}, call->ty_args, call->span);
 }
 
 class Renamer : public ir::Mutator {
@@ -103,8 +114,8 @@ Checkpoints TakeMarksAway(const ffi::Array<ir::Binding>& bindings) {
 
 class Backward {
  public:
-  Backward(ir::BlockBuilder& builder, const Checkpoints& program)
-      : b_(builder), bindings_(program.bindings), inside_(program.inside) {}
+  Backward(ir::BlockBuilder& builder, const Checkpoints& program, const PassContext& context)
+      : b_(builder), context_(context), bindings_(program.bindings), inside_(program.inside) {}
 
   // The adjoints of `wanted` for `target`, bound as outputs of the block.
   ffi::Array<Expr> Run(const Var& target, const std::vector<Var>& wanted) {
@@ -166,18 +177,54 @@ class Backward {
     for (const Expr& arg : call->args) args.push_back(Computed(arg));
     const Call now(call->op, args, call->attrs, call->ty_args, call->span, call->ty);
     const ir::OpObj* op = ir::CalledOp(call.get());
+    if (analysis::CallsOp(call, kWithGrad)) return VisitProgram(now, adjoint);
     const ops::GradientRule rule = op == nullptr ? nullptr : ops::FindGradientRule(op);
     if (rule == nullptr) {
       Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: ",
            op == nullptr ? std::string("a call of a function")
                          : "the operator " + std::string(op->name),
-           " has no gradient; put it into grad.no_grad, or decompose it first "
-           "(DecomposeOpsForTraining)");
+           " has no gradient; put it into grad.no_grad, decompose it first "
+           "(DecomposeOpsForTraining), or name the gradient of a tensor program "
+           "(call_tir_with_grad)");
     }
     const ops::Exprs grads = rule(ops::GradientCall(b_, Computed(var), now, adjoint));
     RELAXVM_CHECK(grads.size() == call->args.size()) << op->name;
     for (size_t i = 0; i < grads.size(); ++i) {
       if (grads[i].defined()) Add(call->args[i], grads[i]);
+    }
+  }
+
+  // The gradients of the arguments of a call_tir_with_grad: the results of one program.
+  void VisitProgram(const Call& call, const Var& adjoint) {
+    const auto name = ops::AttrOf<std::string>(call, "te_grad_name");
+    const auto options = call->attrs.Get("te_grad_kwargs").cast<ffi::Map<ffi::String, ffi::Any>>();
+    const ffi::Array<Expr> args = call->args[1].as<ir::TupleObj>()->fields;
+    Expr grad = adjoint;
+    if (const auto* results = adjoint->ty.as<ir::TupleTypeObj>()) {
+      ffi::Array<Expr> fields;
+      for (size_t i = 0; i < results->fields.size(); ++i) {
+        fields.push_back(Argument(Field(adjoint, static_cast<int64_t>(i))));
+      }
+      grad = ir::Tuple(fields);
+    }
+    if (!context_.program_gradient) {
+      Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: there is no gradient called ",
+           name);
+    }
+    ProgramGradient found = context_.program_gradient(name, options, grad, args);
+    std::string function_name = name;
+    for (char& c : function_name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    ffi::Array<Expr> call_args{b_.AddFunction(found.program, function_name), ir::Tuple(found.args)};
+    if (!found.sizes.empty()) call_args.push_back(ir::ShapeExpr(found.sizes));
+    Var grads = b_.Emit(ops::MakeCall("call_tir", call_args, {}, {found.result}, call->span));
+    const auto* several = grads->ty.as<ir::TupleTypeObj>();
+    const size_t count = several == nullptr ? 1 : several->fields.size();
+    if (count != args.size()) {
+      Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: the gradient called ", name,
+           " must give one tensor for each of the ", args.size(), " arguments, but gives ", count);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      Add(args[i], several == nullptr ? Expr(grads) : Field(grads, static_cast<int64_t>(i)));
     }
   }
 
@@ -196,7 +243,8 @@ class Backward {
     }
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const ir::Binding& binding = bindings_[*it];
-      Var copy = b_.Emit(renamer_.Mutate(binding->value), std::string(binding->var->name) + "_cp");
+      Var copy = b_.Emit(WithoutGradient(renamer_.Mutate(binding->value)),
+                         std::string(binding->var->name) + "_cp");
       again_.insert(binding->var.get());
       renamer_.Replace(binding->var, copy);
     }
@@ -218,7 +266,7 @@ class Backward {
     }
     const auto* tuple = to.as<ir::TupleObj>();
     if (tuple == nullptr) return;
-    if (partial.as<ir::CallObj>()) partial = b_.Emit(partial);
+    partial = Once(partial);
     for (size_t i = 0; i < tuple->fields.size(); ++i) {
       Add(tuple->fields[i], Field(partial, static_cast<int64_t>(i)));
     }
@@ -244,6 +292,11 @@ class Backward {
     SetAdjoint(*tuple, ir::Tuple(fields));
   }
 
+  // A tuple whose fields are taken one by one.
+  Expr Once(const Expr& tuple) {
+    const bool computed = tuple.as<ir::CallObj>() || tuple.as<ir::TupleGetItemObj>();
+    return computed ? Expr(b_.Emit(tuple)) : tuple;
+  }
   Expr Field(const Expr& tuple, int64_t i) {
     if (const auto* fields = tuple.as<ir::TupleObj>()) return fields->fields[i];
     return ir::TupleGetItem(tuple, i);
@@ -251,12 +304,13 @@ class Backward {
   Expr Argument(const Expr& e) { return e.as<ir::TupleObj>() ? e : b_.NormalizeArgument(e); }
 
   // Tuples are added field by field.
-  Expr Sum(const Expr& a, const Expr& b) {
+  Expr Sum(const Expr& a, Expr b) {
     const auto* tuple = a->ty.as<ir::TupleTypeObj>();
     if (tuple == nullptr) return ops::MakeCall("add", {a, b});
     ffi::Array<Expr> fields;
     for (size_t i = 0; i < tuple->fields.size(); ++i) {
       Expr left = Argument(Field(a, static_cast<int64_t>(i)));
+      b = Once(b);
       Expr right = Argument(Field(b, static_cast<int64_t>(i)));
       fields.push_back(Argument(Sum(left, right)));
     }
@@ -280,6 +334,7 @@ class Backward {
   }
 
   ir::BlockBuilder& b_;
+  const PassContext& context_;
   const std::vector<ir::Binding>& bindings_;
   const VarSet& inside_;
   VarSet active_;
@@ -365,10 +420,18 @@ ir::Function Differentiate(const ir::Function& func, const std::string& name,
   }
   const Checkpoints program = TakeMarksAway(body);
   builder.BeginBlock(/*dataflow=*/true);
-  for (const ir::Binding& binding : program.bindings) builder.EmitBinding(binding);
+  for (const ir::Binding& binding : program.bindings) {
+    Expr value = WithoutGradient(binding->value);
+    if (value.same_as(binding->value)) {
+      builder.EmitBinding(binding);
+    } else {
+      value = builder.Normalize(value);
+      builder.EmitBinding(ir::VarBinding(binding->var, value, binding->span));
+    }
+  }
   std::vector<Var> wanted;
   for (size_t i : params) wanted.push_back(func->params[i]);
-  ffi::Array<Expr> grads = Backward(builder, program).Run(target, wanted);
+  ffi::Array<Expr> grads = Backward(builder, program, context).Run(target, wanted);
   Expr result = builder.Normalize(ir::Tuple({func->body->body, ir::Tuple(grads)}));
   ir::SeqExpr seq({builder.EndBlock()}, result, func->body->span);
   ir::DictAttrs attrs = func->attrs;

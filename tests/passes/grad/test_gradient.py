@@ -46,6 +46,7 @@ RULES = {
             ("_of_an_axis", "axis=[1]"),
             ("_of_axes", "axis=[0, -1]"),
             ("_that_keeps_axes", "axis=[0], keepdims=True"),
+            ("_of_no_axis", "axis=[]"),
         )
     },
     **{
@@ -299,6 +300,26 @@ def test_adjoints_of_nested_tuples():
     np.testing.assert_allclose(grads[0].numpy(), q * r)
     np.testing.assert_allclose(grads[1][0].numpy(), p * r)
     np.testing.assert_allclose(grads[1][1].numpy(), p * q)
+
+
+def test_a_tuple_that_several_contributions_read_is_computed_once():
+    text = f"""
+    @R.function
+    def main(x: {F}):
+        with R.dataflow():
+            a = (x, x)
+            b = R.concat(a, axis=0)
+            c = a[0]
+            d = R.concat((b, c), axis=0)
+            gv = R.sum(d)
+            R.output(gv)
+        return gv
+    """
+    adjoint = Gradient("main")(module(text))["main_adjoint"]
+    assert adjoint.script().count("R.split") == 2
+    x = np.ones((3, 4))
+    outputs = run(build(Gradient("main")(module(text))), "main_adjoint", [x])
+    np.testing.assert_array_equal(outputs[1], 3 * x)
 
 
 CHECKPOINT = f"""
