@@ -67,6 +67,7 @@ _MODULES = (
     "op",
     "pipeline",
     "testing",
+    "training",
     "transform",
     "type",
     "utils",
