@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .utils import check_numerical_grads as check_numerical_grads
+
 
 def main() -> None:
     """Runs the tests of the calling file."""
