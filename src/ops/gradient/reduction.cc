@@ -57,6 +57,61 @@ Exprs Variance(const GradientCall& g) {
   return {g.Make("multiply", {spread, slope})};
 }
 
+// g * (x - mean(x)) / (n * y)
+Exprs Std(const GradientCall& g) {
+  Expr mean = g.Step("mean", {g.arg(0)}, {{"axis", g.call->attrs.Get("axis")}, {"keepdims", true}});
+  Expr part = g.Step("divide", {g.grad, g.Step("multiply", {g.Count(Reduced(g), 0), g.out})});
+  return {g.Make("multiply", {g.Step("subtract", {g.arg(0), mean}), Spread(g, part)})};
+}
+// In equal parts to all elements that are the result.
+Exprs Extreme(const GradientCall& g) {
+  Expr chosen = g.Step("equal", {g.arg(0), Spread(g, g.out)});
+  Expr ones = g.Step("astype", {chosen}, {{"dtype", g.Tensor(0)->dtype}});
+  Expr count = g.Step("sum", {ones}, {{"axis", g.call->attrs.Get("axis")}, {"keepdims", true}});
+  Expr part = g.Step("divide", {Spread(g, g.grad), count});
+  return {g.Make("multiply", {ones, part})};
+}
+// g times the product of the other elements, which are those before and those after each one; the
+// reduced axes as one, the last.  No division: elements may be 0.
+Exprs Prod(const GradientCall& g) {
+  const Dims shape = g.Shape(0);
+  const auto rank = static_cast<int64_t>(shape.size());
+  auto given = g.MaybeAttr<Ints>("axis");
+  std::vector<bool> reduced(rank, !given.has_value());
+  for (int64_t axis : given.value_or(Ints())) reduced[(axis + rank) % rank] = true;
+  Ints order, back(rank);
+  Dims moved, joined;
+  Expr count(int64_t{1});
+  for (bool last : {false, true}) {
+    for (int64_t d = 0; d < rank; ++d) {
+      if (reduced[d] != last) continue;
+      back[d] = static_cast<int64_t>(order.size());
+      order.push_back(d);
+      moved.push_back(shape[d]);
+      if (last) {
+        count = g.builder().context()->Simplify(count * shape[d]);
+      } else {
+        joined.push_back(shape[d]);
+      }
+    }
+  }
+  const auto axis = static_cast<int64_t>(joined.size());
+  joined.push_back(count);
+  auto reshape = [&](const Expr& e, const Dims& dims) {
+    return g.Step("reshape", {e, ir::ShapeExpr(dims)});
+  };
+  Expr x = g.Step("permute_dims", {g.arg(0)}, {{"axes", Encode(order)}});
+  x = reshape(x, joined);
+  auto product_before = [&](const Expr& e) {
+    return g.Step("cumprod", {e}, {{"axis", axis}, {"dtype", nullptr}, {"exclusive", true}});
+  };
+  auto flip = [&](const Expr& e) { return g.Step("flip", {e}, {{"axis", axis}}); };
+  Expr others = g.Step("multiply", {product_before(x), flip(product_before(flip(x)))});
+  others = reshape(others, moved);
+  others = g.Step("permute_dims", {others}, {{"axes", Encode(back)}});
+  return {g.Make("multiply", {Spread(g, g.grad), others})};
+}
+
 // -------- scans
 
 // The sum of what comes after each element: sum(g) - cumsum(g), and g itself unless exclusive.
@@ -114,8 +169,9 @@ Exprs Matmul(const GradientCall& g) {
 }  // namespace
 
 std::vector<GradientRow> ReductionGradients() {
-  return {
-      {"sum", Sum}, {"mean", Mean}, {"variance", Variance}, {"cumsum", Cumsum}, {"matmul", Matmul}};
+  return {{"sum", Sum},   {"mean", Mean},     {"variance", Variance},
+          {"std", Std},   {"max", Extreme},   {"min", Extreme},
+          {"prod", Prod}, {"cumsum", Cumsum}, {"matmul", Matmul}};
 }
 
 }  // namespace relaxvm::ops

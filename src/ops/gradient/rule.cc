@@ -81,8 +81,8 @@ Expr GradientCall::Count(const Dims& dims, size_t i) const {
 GradientRule FindGradientRule(const ir::OpObj* op) {
   static const auto* table = [] {
     auto* rules = new std::unordered_map<std::string, GradientRule>();
-    for (auto family :
-         {ElementwiseGradients, ReductionGradients, ShapeGradients, NeuralGradients}) {
+    for (auto family : {ActivationGradients, ElementwiseGradients, MoveGradients, NeuralGradients,
+                        NormGradients, ReductionGradients, ShapeGradients, WindowGradients}) {
       for (const GradientRow& row : family()) {
         RELAXVM_CHECK(rules->emplace("relax." + std::string(row.op), row.rule).second) << row.op;
       }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/block_builder.h"
 #include "ops/op_def.h"
 
 namespace relaxvm::ops {
@@ -25,6 +26,7 @@ class GradientCall {
   using AttrMap = ffi::Map<ffi::String, ffi::Any>;
   Expr Make(const char* op, ffi::Array<Expr> args, const AttrMap& attrs = {}) const;
   Expr Step(const char* op, ffi::Array<Expr> args, const AttrMap& attrs = {}) const;
+  Expr Step(const Expr& value) const { return builder_.Emit(value); }
   // A constant of an argument's element type.
   Expr Number(double value, size_t like = 0) const;
 
@@ -59,9 +61,13 @@ struct GradientRow {
 GradientRule FindGradientRule(const ir::OpObj* op);
 
 // The families, one file each.
+std::vector<GradientRow> ActivationGradients();
 std::vector<GradientRow> ElementwiseGradients();
+std::vector<GradientRow> MoveGradients();
+std::vector<GradientRow> NeuralGradients();
+std::vector<GradientRow> NormGradients();
 std::vector<GradientRow> ReductionGradients();
 std::vector<GradientRow> ShapeGradients();
-std::vector<GradientRow> NeuralGradients();
+std::vector<GradientRow> WindowGradients();
 
 }  // namespace relaxvm::ops

@@ -165,6 +165,17 @@ Expr BatchNormOfTraining(ir::BlockBuilder& b, const Call& call) {
   return ir::Tuple({result, new_mean, moved(call->args[4], variance)});
 }
 
+// Weights broadcast with the data; over other axes layer_norm stays, which has a gradient as well.
+bool OverLastAxes(const Call& call) {
+  const int64_t rank = Steps::TypeOf(call->args[0])->ndim;
+  const Ints axes = ops::AttrOf<Ints>(call, "axes");
+  const auto count = static_cast<int64_t>(axes.size());
+  for (int64_t i = 0; i < count; ++i) {
+    if ((axes[i] + rank) % rank != rank - count + i) return false;
+  }
+  return true;
+}
+
 Expr LayerNormOfTraining(ir::BlockBuilder& b, const Call& call) {
   Steps steps(b, call);
   const AttrMap over{{"axis", call->attrs.Get("axes")}, {"keepdims", true}};
@@ -208,7 +219,7 @@ Rule RuleOfTraining(const Call& call) {
   const std::string name(ir::CalledOp(call.get())->name);
   if (!IsKnownTensor(call->args.empty() ? Expr(call) : call->args[0])) return nullptr;
   if (name == "relax.nn.batch_norm") return BatchNormOfTraining;
-  if (name == "relax.nn.layer_norm") return LayerNormOfTraining;
+  if (name == "relax.nn.layer_norm" && OverLastAxes(call)) return LayerNormOfTraining;
   return nullptr;
 }
 

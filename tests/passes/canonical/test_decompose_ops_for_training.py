@@ -59,3 +59,16 @@ def main(x: R.Tensor((2, 8), "float32"), g: R.Tensor((8,), "float32"), b: R.Tens
     return y
 """,
     )
+
+
+def test_layer_norm_over_inner_axes_stays() -> None:
+    """Its weights do not broadcast with the data; Gradient has a rule for it."""
+    check_pass(
+        DecomposeOpsForTraining(),
+        before="""
+@R.function
+def main(x: R.Tensor((2, 3, 4), "float32"), g: R.Tensor((3,), "float32")):
+    y = R.nn.layer_norm(x, g, g, axes=[1])
+    return y
+""",
+    )
