@@ -21,6 +21,11 @@ CASES = {
         "c = Greater(s, z) y = If (c) <then_branch = t () => (float[n] p) { p = Exp(x) }, "
         "else_branch = e () => (float[q] p) { p = Concat<axis=0>(x, x) }> }",
         [{"x": np.ones(3, f4)}, {"x": -np.ones(3, f4)}]),
+    "if before a node that its branches read": (
+        "g (float[n] x) => (float[n] y) { s = ReduceSum<keepdims=0>(x) z = Constant<value_float=0.0>() "
+        "c = Greater(s, z) y = If (c) <then_branch = t () => (float[n] p) { p = Exp(late) }, "
+        "else_branch = e () => (float[n] p) { p = Neg(late) }> late = Tanh(x) }",
+        [{"x": np.ones(3, f4)}, {"x": -np.ones(3, f4)}]),
     "if that depends on a size": (
         "g (float[n, 2] x) => (float[k] y) { s = Shape<end=1>(x) o = Constant<value_ints=[1]>() c = Equal(s, o) "
         "e = Constant<value = int64[0] {}>() cc = Reshape(c, e) y0 = If (cc) <then_branch = t () => (float[2] p) "

@@ -375,7 +375,7 @@ def _names_read(node: Any) -> list[str]:
 def _in_order(nodes: list) -> list:
     """The nodes as they stand, but each behind those that make what it reads: some tools write them anywhere."""
     makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-    if all(makers.get(name, -1) < i for i, node in enumerate(nodes) for name in node.input):
+    if all(makers.get(name, -1) < i for i, node in enumerate(nodes) for name in _names_read(node)):
         return nodes
     entered: set[int] = set()
     done: set[int] = set()
