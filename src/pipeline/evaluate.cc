@@ -13,6 +13,7 @@
 #include "ir/visitor.h"
 #include "pipeline/build.h"
 #include "pipeline/machine.h"
+#include "runtime/kernel_context.h"
 #include "runtime/platform/cpus.h"
 #include "runtime/tensor.h"
 #include "support/in_parallel.h"
@@ -35,6 +36,7 @@ class Evaluator {
     InParallel(runtime::NumUsableCpus(), work.size(), [&](size_t i) {
       results[i] = Call(kernels_[kernels[i]].packed, lifted[i].values, work[i]);
     });
+    runtime::ReleaseThreadWorkspace();
     return results;
   }
 
@@ -98,6 +100,10 @@ class Evaluator {
     options.num_threads = runtime::NumUsableCpus();
     codegen::LoadedKernels loaded =
         codegen::LoadInMemory(codegen::BuildKernels(IRModule(functions), options));
+    // Without a context packed entries have little room for temporaries.
+    auto* context = static_cast<const RelaxvmKernelContext**>(loaded.lookup(kKernelContextSymbol));
+    RELAXVM_CHECK(context != nullptr) << "code has a place for its context";
+    *context = runtime::DefaultKernelContext();
     std::unordered_map<std::string, RelaxvmPackedKernel> by_name;
     for (int32_t i = 0; i < loaded.table->num_kernels; ++i) {
       by_name.emplace(loaded.table->kernels[i].name, loaded.table->kernels[i].packed);

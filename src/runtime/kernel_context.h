@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "support/api.h"
 #include "support/thread_pool.h"
 #include "target/kernel_abi.h"
 
@@ -27,7 +28,7 @@ RelaxvmKernelContext MakeKernelContext(KernelHost* host, int num_threads,
                                        const volatile int32_t* interrupt);
 
 // The context of packed entries that are called without a VM; its error slot is per thread.
-const RelaxvmKernelContext* DefaultKernelContext();
+RELAXVM_API const RelaxvmKernelContext* DefaultKernelContext();
 
 // While it lives, packed entries that this thread calls use at most `count` threads.
 class PackedThreads {
@@ -56,6 +57,6 @@ void CountCpusAgain();
 int DefaultNumThreads();
 
 // Frees the workspaces that the calling thread keeps.
-void ReleaseThreadWorkspace();
+RELAXVM_API void ReleaseThreadWorkspace();
 
 }  // namespace relaxvm::runtime

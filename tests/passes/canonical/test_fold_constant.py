@@ -79,6 +79,26 @@ def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
     np.testing.assert_array_equal(result.numpy(), [3.0, 4.0])
 
 
+def test_constants_may_need_large_temporaries():
+    """The sums of a product of float16 lie in a temporary of float32, larger than a stack."""
+    rng = np.random.default_rng(0)
+    a, b = (
+        rng.standard_normal(s, dtype="float32").astype("float16") for s in [(400, 24), (24, 300)]
+    )
+    bb = relaxvm.relax.BlockBuilder()
+    x = relaxvm.relax.Var("x", relaxvm.relax.TensorType((1, 1), "float16"))
+    op = relaxvm.relax.op
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            product = bb.emit(op.matmul(relaxvm.relax.const(a), relaxvm.relax.const(b)))
+            gv = bb.emit_output(op.add(x, product))
+        bb.emit_func_output(gv)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
+    got = vm["main"](relaxvm.runtime.tensor(np.zeros((1, 1), "float16"))).numpy()
+    want = (a.astype("float32") @ b.astype("float32")).astype("float16")
+    np.testing.assert_allclose(got, want, rtol=2e-3, atol=1e-3)
+
+
 def test_programs_of_one_kind_give_the_values_of_each_shape():
     """They are compiled together, as one program for all sizes."""
     rng = np.random.default_rng(0)
