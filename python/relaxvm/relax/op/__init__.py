@@ -4,13 +4,12 @@ attributes, defaults and documentation stand there once.  calls.py has those tha
 
 from __future__ import annotations
 
-import sys
-
 from .build import call_operator, install
 
 install(__name__)
 # Operators on boxes go by their short names as well: relax.op.roi_align.
-_vision = sys.modules[f"{__name__}.vision"]
+from . import vision as _vision  # noqa: E402  made by install
+
 globals().update({k: v for k, v in vars(_vision).items() if not k.startswith("_")})
 
 __all__ = ["call_operator"]
