@@ -8,6 +8,7 @@
 #include "analysis/calls.h"
 #include "analysis/program_inplace.h"
 #include "ir/visitor.h"
+#include "lowering/dataflow_use_inplace_calls.h"
 #include "lowering/legalize_ops.h"
 #include "passes/pass.h"
 #include "pipeline/machine.h"
@@ -24,6 +25,10 @@ IRModule LegalizeOps(IRModule mod, const PassContext& context) {
     }
   }
   return lowering::LegalizeOps(std::move(mod), options);
+}
+
+IRModule DataflowUseInplaceCalls(IRModule mod, const PassContext& context) {
+  return lowering::UseInplaceCalls(mod);
 }
 
 namespace {

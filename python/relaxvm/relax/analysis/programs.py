@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import _compiler
@@ -12,7 +12,7 @@ from ...ir.module import IRModule
 from ..expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr
 
 if TYPE_CHECKING:
-    from ...tirx import PrimFunc
+    from ...tirx import IndexMap, PrimFunc
 
 _all_vars = _compiler.func("analysis.all_vars")
 _bound_vars = _compiler.func("analysis.bound_vars")
@@ -168,3 +168,18 @@ def well_formed(obj: Any, check_ty: bool = True) -> bool:
     if found is not None:
         raise ValueError(f"the program is not well formed: {found}")
     return True
+
+
+def suggest_layout_transforms(
+    func: PrimFunc, write_buffer_transforms: Sequence[IndexMap | Callable[..., Any]]
+) -> dict[Any, dict[Any, IndexMap]]:
+    """What layouts of a tensor program's results suggest for its blocks: for each block the layout of its axes (under
+    the block itself), of what it writes and of what it reads in the same order.  Raises ValueError for a layout of
+    another rank, or for more layouts than buffers."""
+    from ...tirx import IndexMap
+
+    maps = [
+        m if isinstance(m, IndexMap) else IndexMap.from_func(m) for m in write_buffer_transforms
+    ]
+    rows = _compiler.func("analysis.suggest_layouts")(func, maps)
+    return {block: dict(list(parts)) for block, parts in rows}
