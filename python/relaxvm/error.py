@@ -12,5 +12,5 @@ class DiagnosticError(Exception):
 
 
 class AttributeValueError(ValueError, RuntimeError):
-    """An operator cannot be called with such an attribute.  Besides the ValueError that it is, what users of Relax
-    catch (`InternalError`)."""
+    """An operator cannot be called with such an attribute, a function cannot be differentiated as asked.  Besides the
+    ValueError that it is, what users of Relax catch (`InternalError`)."""

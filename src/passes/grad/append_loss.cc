@@ -23,7 +23,7 @@ using ir::Var;
 
 template <typename... Parts>
 [[noreturn]] void Reject(const Function& at, const Parts&... parts) {
-  Fail(ErrorKind::kValueError, at->span.Place(), "AppendLoss: ", parts...);
+  Fail(ErrorKind::kAttribute, at->span.Place(), "AppendLoss: ", parts...);
 }
 
 ffi::Array<ir::Binding> BindingsOf(const Function& func, const char* what) {

@@ -165,7 +165,7 @@ class Backward {
     if (value.as<ir::VarObj>() || value.as<ir::TupleObj>()) return Add(value, adjoint);
     const auto* call = value.as<ir::CallObj>();
     if (call == nullptr) {
-      Fail(ErrorKind::kValueError, binding->span.Place(), "Gradient: the value of ",
+      Fail(ErrorKind::kAttribute, binding->span.Place(), "Gradient: the value of ",
            binding->var->name, " has no gradient: it is no call, tuple or item of one");
     }
     VisitCall(binding->var, ffi::GetRef<Call>(call), adjoint);
@@ -180,7 +180,7 @@ class Backward {
     if (analysis::CallsOp(call, kWithGrad)) return VisitProgram(now, adjoint);
     const ops::GradientRule rule = op == nullptr ? nullptr : ops::FindGradientRule(op);
     if (rule == nullptr) {
-      Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: ",
+      Fail(ErrorKind::kAttribute, call->span.Place(), "Gradient: ",
            op == nullptr ? std::string("a call of a function")
                          : "the operator " + std::string(op->name),
            " has no gradient; put it into grad.no_grad, decompose it first "
@@ -208,7 +208,7 @@ class Backward {
       grad = ir::Tuple(fields);
     }
     if (!context_.program_gradient) {
-      Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: there is no gradient called ",
+      Fail(ErrorKind::kAttribute, call->span.Place(), "Gradient: there is no gradient called ",
            name);
     }
     ProgramGradient found = context_.program_gradient(name, options, grad, args);
@@ -220,7 +220,7 @@ class Backward {
     const auto* several = grads->ty.as<ir::TupleTypeObj>();
     const size_t count = several == nullptr ? 1 : several->fields.size();
     if (count != args.size()) {
-      Fail(ErrorKind::kValueError, call->span.Place(), "Gradient: the gradient called ", name,
+      Fail(ErrorKind::kAttribute, call->span.Place(), "Gradient: the gradient called ", name,
            " must give one tensor for each of the ", args.size(), " arguments, but gives ", count);
     }
     for (size_t i = 0; i < count; ++i) {
@@ -326,7 +326,7 @@ class Backward {
     const auto* tensor = type.as<ir::TensorTypeObj>();
     auto dims = tensor == nullptr ? ffi::Optional<ffi::Array<Expr>>() : tensor->GetShape();
     if (!dims.has_value()) {
-      Fail(ErrorKind::kValueError,
+      Fail(ErrorKind::kAttribute,
            "Gradient: a value that the target does not depend on must have a known shape, got ",
            ops::DescribeType(type));
     }
@@ -346,7 +346,7 @@ class Backward {
 // ---- the function
 
 [[noreturn]] void Reject(const ir::Function& func, const std::string& why) {
-  Fail(ErrorKind::kValueError, func->span.Place(), "Gradient: ", why);
+  Fail(ErrorKind::kAttribute, func->span.Place(), "Gradient: ", why);
 }
 
 // The positions of the parameters to differentiate by.

@@ -343,6 +343,11 @@ def test_wrong_requests_are_errors(message):
         Gradient("main", **options)(module(text))
 
 
+def test_users_of_relax_catch_its_internal_error():
+    with pytest.raises(relaxvm.error.InternalError):
+        Gradient("main", target_index=1)(module(FORWARD))
+
+
 def test_a_parameter_named_twice_is_an_error():
     mod = module(FORWARD)
     x = mod["main"].params[0]

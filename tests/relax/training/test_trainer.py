@@ -246,6 +246,30 @@ def test_layer_norm_is_trained():
     np.testing.assert_allclose(first - second, squares, rtol=1e-2)
 
 
+DYNAMIC = """
+@R.function
+def backbone(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 3), "float32")):
+    with R.dataflow():
+        out = R.matmul(x, w)
+        R.output(out)
+    return out
+"""
+
+
+def test_batches_of_every_size_are_trained():
+    out = relax.TensorType((relaxvm.tirx.Var("n", "int64"), 3), "float32")
+    trainer = trainer_of(module(DYNAMIC, 1, 0), MSELoss(), SGD(0.1), [out, out])
+    rng = np.random.default_rng(6)
+    w = np.zeros((4, 3))
+    for batch in (5, 2, 9):
+        x, targets = rng.normal(size=(batch, 4)), rng.normal(size=(batch, 3))
+        difference = x @ w - targets
+        loss = trainer.update(x.astype("float32"), targets.astype("float32")).numpy()
+        np.testing.assert_allclose(loss, (difference**2).mean(), rtol=1e-5)
+        w -= 0.1 * 2 / difference.size * x.T @ difference
+    np.testing.assert_allclose(trainer.export_params()["w"].numpy(), w, rtol=1e-4, atol=1e-6)
+
+
 def mlp_trainer(zero: bool = True) -> Trainer:
     args = [relax.TensorType((6, 3), "float32")] * 2
     train = SetupTrainer(MSELoss(), SGD(0.1), args)(module(MLP, 4, 0))
