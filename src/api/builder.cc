@@ -9,6 +9,7 @@
 #include "api/convert.h"
 #include "api/register.h"
 #include "ir/normal_form.h"
+#include "ops/gradient/rule.h"
 #include "ops/op_def.h"
 
 namespace relaxvm::api {
@@ -117,6 +118,19 @@ ir::Function FinishFunction(Builder b, ir::Function func, Type ret) {
                       func->span);
 }
 
+// The gradients of a call's arguments by the operator's own rule; no_grad of those that have none.
+ffi::Array<Expr> GradientsOf(Builder b, Var out, Expr value, Expr grad) {
+  auto call = b->builder.Normalize(value).as<ir::Call>();
+  const ir::OpObj* op = call ? ir::CalledOp(call->get()) : nullptr;
+  const ops::GradientRule rule = op == nullptr ? nullptr : ops::FindGradientRule(op);
+  RELAXVM_CHECK(rule != nullptr) << "asked for the gradient of what has none";
+  ops::Exprs grads = rule(ops::GradientCall(b->builder, out, *call, grad));
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) grads[i] = ops::MakeCall("grad.no_grad", {(*call)->args[i]});
+  }
+  return ffi::Array<Expr>(grads.begin(), grads.end());
+}
+
 }  // namespace
 
 void RegisterBuilder() {
@@ -181,6 +195,7 @@ void RegisterBuilder() {
              const ir::IRModule& mod = b->builder.module();
              return ir::IRModule(mod->functions, mod->attrs, mod->global_infos);
            })
+      .def("relaxvm.relax.Builder_Gradients", GradientsOf)
       .def("relaxvm.relax.Builder_Bind", Bind)
       .def("relaxvm.relax.Builder_BindMatchCast", BindMatchCast);
 }

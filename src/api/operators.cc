@@ -4,9 +4,12 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "api/convert.h"
 #include "api/register.h"
+#include "ops/gradient/rule.h"
 #include "ops/op_def.h"
 #include "ops/open_op.h"
 
@@ -153,9 +156,29 @@ void SetLegalize(const ffi::String& name, const Any& value) {
   ops::SetLegalizeRule(std::string(name), std::move(rule));
 }
 
+// FPrimalGradient, of any operator: gives [bindings, [gradient or None], module].
+void SetGradient(const ffi::String& name, const Any& value) {
+  ops::OutsideGradientRule rule;
+  if (value != nullptr) {
+    rule = [f = value.cast<ffi::Function>()](const Expr& out, const ir::Call& call,
+                                             const Expr& grad, const ir::IRModule& mod) {
+      auto parts = f(out, call, grad, mod).cast<Array<Any>>();
+      std::vector<Expr> grads;
+      for (const Any& made : parts[1].cast<Array<Any>>()) {
+        grads.push_back(made == nullptr ? Expr() : made.cast<Expr>());
+      }
+      return ops::OutsideGradient{parts[0].cast<ir::BindingBlock>(), grads,
+                                  parts[2].cast<ir::IRModule>()};
+    };
+  }
+  ops::OpenOperator(std::string(name));  // made when it is named for the first time
+  ops::SetOutsideGradient(std::string(name), std::move(rule));
+}
+
 // A rule of an operator that Python defines.  Functions take the call; None takes a rule away.
 void SetRule(ffi::String name, ffi::String rule, Any value) {
   if (rule == "FLegalize") return SetLegalize(name, value);
+  if (rule == "FPrimalGradient") return SetGradient(name, value);
   ops::OpenOp open = ops::OpenOperator(std::string(name));
   if (open.record == nullptr) {
     Fail(ErrorKind::kValueError, std::string(name),
@@ -201,6 +224,11 @@ void RegisterOperators() {
       .def("relaxvm.ops.Get", [](ffi::String name) { return ops::GetOp(std::string(name)); })
       .def("relaxvm.ops.MakeCall", MakeCall)
       .def("relaxvm.ops.SetRule", SetRule)
+      .def("relaxvm.ops.HasGradient",
+           [](ffi::String name) {
+             auto op = ops::FindOp(std::string(name));
+             return op.has_value() && ops::FindGradientRule(op.value().get()) != nullptr;
+           })
       .def("relaxvm.ops.InferType", [](ir::Expr e) {
         auto facts = ops::MakeTypeContext();
         ir::BlockBuilder builder(facts.get());

@@ -2,6 +2,7 @@
 // The table of gradient rules, and what rules have in common.
 #include "ops/gradient/rule.h"
 
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -76,6 +77,36 @@ Expr GradientCall::Count(const Dims& dims, size_t i) const {
   count = Step("astype", {Step("reshape", {count, ir::ShapeExpr(Dims())})},
                {{"dtype", Tensor(i)->dtype}});
   return known == 1 ? count : Step("multiply", {count, Number(known, i)});
+}
+
+namespace {
+
+struct OutsideTable {
+  std::mutex mutex;
+  std::unordered_map<std::string, OutsideGradientRule> rules;
+};
+OutsideTable& GetOutsideTable() {
+  static auto* table = new OutsideTable();  // NOLINT
+  return *table;
+}
+
+}  // namespace
+
+void SetOutsideGradient(const std::string& op, OutsideGradientRule rule) {
+  OutsideTable& table = GetOutsideTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  if (rule) {
+    table.rules[op] = std::move(rule);
+  } else {
+    table.rules.erase(op);
+  }
+}
+
+OutsideGradientRule FindOutsideGradient(const std::string& op) {
+  OutsideTable& table = GetOutsideTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  auto it = table.rules.find(op);
+  return it == table.rules.end() ? OutsideGradientRule() : it->second;
 }
 
 GradientRule FindGradientRule(const ir::OpObj* op) {

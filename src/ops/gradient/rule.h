@@ -2,6 +2,8 @@
 // How the gradient of an operator's result becomes the gradients of its arguments.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -59,6 +61,21 @@ struct GradientRow {
 
 // Null when the operator has no rule.
 GradientRule FindGradientRule(const ir::OpObj* op);
+
+// What a rule from outside gives: bindings, then for each argument its gradient or null; the module
+// has the functions that both name.
+struct OutsideGradient {
+  ir::BindingBlock block;
+  Exprs grads;
+  ir::IRModule mod;
+};
+using OutsideGradientRule = std::function<OutsideGradient(
+    const Expr& out, const Call& call, const Expr& grad, const ir::IRModule& mod)>;
+
+// A rule that Gradient asks before its own, for any operator; an empty one takes it away.
+void SetOutsideGradient(const std::string& op, OutsideGradientRule rule);
+// Empty when there is none.
+OutsideGradientRule FindOutsideGradient(const std::string& op);
 
 // The families, one file each.
 std::vector<GradientRow> ActivationGradients();

@@ -68,7 +68,12 @@ Expr WithoutGradient(const Expr& value) {
 class Renamer : public ir::Mutator {
  public:
   using ir::Mutator::Replace;
+  ffi::Map<ir::GlobalVar, ir::GlobalVar> functions;
   Expr MutateOther(const Expr& e) override { return e; }
+  Expr MutateGlobalVar(const ir::GlobalVar& v) override {
+    auto it = functions.find(v);
+    return it == functions.end() ? v : (*it).second;
+  }
 };
 
 std::vector<const ir::VarObj*> VarsOf(const Expr& e) {
@@ -178,6 +183,11 @@ class Backward {
     const Call now(call->op, args, call->attrs, call->ty_args, call->span, call->ty);
     const ir::OpObj* op = ir::CalledOp(call.get());
     if (analysis::CallsOp(call, kWithGrad)) return VisitProgram(now, adjoint);
+    if (op != nullptr) {
+      if (auto outside = ops::FindOutsideGradient(op->name)) {
+        return AddAll(call, AskOutside(outside, Computed(var), now, adjoint));
+      }
+    }
     const ops::GradientRule rule = op == nullptr ? nullptr : ops::FindGradientRule(op);
     if (rule == nullptr) {
       Fail(ErrorKind::kAttribute, call->span.Place(), "Gradient: ",
@@ -189,9 +199,35 @@ class Backward {
     }
     const ops::Exprs grads = rule(ops::GradientCall(b_, Computed(var), now, adjoint));
     RELAXVM_CHECK(grads.size() == call->args.size()) << op->name;
+    AddAll(call, grads);
+  }
+  void AddAll(const Call& call, const ops::Exprs& grads) {
     for (size_t i = 0; i < grads.size(); ++i) {
       if (grads[i].defined()) Add(call->args[i], grads[i]);
     }
+  }
+
+  // Takes over the bindings and the functions of a rule from outside.
+  ops::Exprs AskOutside(const ops::OutsideGradientRule& rule, const Expr& out, const Call& call,
+                        const Var& adjoint) {
+    ops::OutsideGradient made = rule(out, call, adjoint, b_.module());
+    if (made.grads.size() != call->args.size()) {
+      Fail(ErrorKind::kAttribute, call->span.Place(), "Gradient: FPrimalGradient of ",
+           ir::CalledOp(call.get())->name, " must give a gradient for each of the ",
+           call->args.size(), " arguments, but gives ", made.grads.size());
+    }
+    Renamer renamer;
+    for (const auto& [gvar, func] : made.mod->functions) {
+      if (b_.module()->FindVar(gvar->name_hint).has_value()) continue;
+      renamer.functions.Set(gvar, b_.AddFunction(func, gvar->name_hint));
+    }
+    ffi::Array<ir::Binding> bindings;
+    for (const ir::Binding& binding : made.block->bindings) {
+      renamer.MutateBinding(binding, &bindings);
+    }
+    for (const ir::Binding& binding : bindings) b_.EmitBinding(binding);
+    for (Expr& grad : made.grads) grad = renamer.Mutate(grad);
+    return made.grads;
   }
 
   // The gradients of the arguments of a call_tir_with_grad: the results of one program.

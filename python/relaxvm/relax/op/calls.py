@@ -308,6 +308,18 @@ def relu6(data: Expr) -> Call:
     return make_function(ROWS["clip"])(data, 0, 6)
 
 
+def register_gradient(
+    op_name: str, fgradient: Callable[..., Any] | None = None, level: int = 10
+) -> Any:
+    """Says how an operator is differentiated; a decorator without a function.
+
+    `fgradient(result, call, gradient, builder)` gives an expression for each argument, `grad.no_grad` of one that
+    has no gradient. It goes before the operator's own rule."""
+    from ...ir.op import register_op_attr
+
+    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
+
+
 def _is_scalar(value: Any) -> bool:
     from ...ir.type import PrimType
 
@@ -374,5 +386,6 @@ EXTRA: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "call_packed": ((), call_packed),
     "linear": ((), linear),
     "masked_fill": ((), masked_fill),
+    "register_gradient": ((), register_gradient),
     "relu6": (("nn",), relu6),
 }
