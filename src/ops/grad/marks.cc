@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks that differentiation reads; elsewhere they are the value itself.
+#include "ir/block_builder.h"
 #include "ops/compute.h"
 
 namespace relaxvm::ops {
 namespace {
 
-// `of_variable`: a checkpoint stands between bindings, so it takes a variable.
-OpDef Mark(const char* name, const char* doc, bool of_variable) {
+// A checkpoint stands between bindings, so it takes a variable, of a tensor; no_grad takes any
+// value.
+OpDef Mark(const char* name, const char* doc, bool checkpoint) {
   return Define<NoAttrs>({
       .name = name,
       .doc = doc,
-      .args = {{"input", "The tensor."}},
+      .args = {{"input", checkpoint ? "The tensor." : "The value.",
+                checkpoint ? ArgKind::kTensor : ArgKind::kAny}},
       .reference = "out = input",
       .samples = {{{"input: f32[4, 8]"}}},
-      .type = [of_variable](TypeCtx& ctx, const NoAttrs&) -> Type {
-        if (of_variable && ctx.arg(0).as<ir::VarObj>() == nullptr) {
+      .type = [checkpoint](TypeCtx& ctx, const NoAttrs&) -> Type {
+        if (!checkpoint) return ctx.type(0);
+        if (ctx.arg(0).as<ir::VarObj>() == nullptr) {
           ctx.Error(ErrorKind::kTypeError, "input must be a variable, got ",
                     DescribeType(ctx.type(0)));
         }
         return ctx.Tensor(0);
       },
-      .compute = [](const ComputeArgs& in, const NoAttrs&) -> Tensors {
-        return {tir::Map(in[0], [](Expr e) { return e; }, "mark")};
+      .decompose = [](ir::BlockBuilder&, const Call& call, const NoAttrs&) -> Expr {
+        return call->args[0];
       },
   });
 }

@@ -8,7 +8,7 @@ from pass_check import check_pass, module
 
 import relaxvm
 from relaxvm import relax
-from relaxvm.relax.transform import Gradient
+from relaxvm.relax.transform import DecomposeOps, Gradient, LegalizeOps
 
 # name: (parameters, steps that define `a`); the target is the sum of the squares of `a`.
 RULES = {
@@ -299,6 +299,43 @@ def test_values_that_a_stage_starts_from_are_kept():
     mod = module(stages)
     assert "R.sin(c)" in Gradient("main")(mod)["main_adjoint"].script()
     check_numerically(mod, random_inputs(mod))
+
+
+MARKS = f"""
+@R.function
+def main(x: {F}):
+    with R.dataflow():
+        a = R.grad.no_grad(x)
+        b = R.grad.start_checkpoint(a)
+        c = R.grad.end_checkpoint(b)
+        R.output(c)
+    return c
+"""
+
+
+def test_marks_are_no_computation():
+    check_pass(
+        LegalizeOps(),
+        before=MARKS,
+        after=MARKS.replace("R.grad.no_grad(x)", "x")
+        .replace("R.grad.start_checkpoint(a)", "a")
+        .replace("R.grad.end_checkpoint(b)", "b"),
+    )
+    x = np.ones((3, 4))
+    vm = relax.VirtualMachine(relaxvm.compile(module(MARKS)), relaxvm.cpu())
+    np.testing.assert_array_equal(run(vm, "main", [x])[0], x)
+
+
+def test_decomposition_keeps_the_marks():
+    check_pass(DecomposeOps(), before=MARKS)
+
+
+def test_no_grad_takes_any_value():
+    builder = relax.BlockBuilder()
+    mark = relax.op.grad.no_grad
+    assert isinstance(builder.normalize(mark(relax.ShapeExpr([1, 2]))).ty, relax.ShapeType)
+    pair = relax.Var("p", relax.TupleType([relax.TensorType((2,), "float32")]))
+    assert builder.normalize(mark(pair)).ty == pair.ty
 
 
 def test_a_cast_passes_the_adjoint_on():
