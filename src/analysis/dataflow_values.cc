@@ -118,20 +118,38 @@ class MemoryFinder {
   }
   MemorySet OfArgument(const Expr& arg) { return arg.as<ir::VarObj>() ? OfVar(arg) : OfValue(arg); }
 
-  // The result is, or may be, what it was written over.
+  // Results are new, or written over an argument.
   MemorySet OfOverwriting(const ir::CallObj* call) {
-    MemorySet all = AllArguments(call);
-    MemorySet fresh = Fresh(call->ty);
-    if (all.empty()) return fresh;
-    const MemorySet reach = result.Reach(fresh);
-    all.insert(reach.begin(), reach.end());
-    return Everywhere(fresh, all);
+    const bool packed = CoreOpOf(call) == CoreOp::kCallInplacePacked;
+    const auto* tuple = packed ? nullptr : call->args[1].as<ir::TupleObj>();
+    const auto indices = call->attrs->values["inplace_indices"].cast<ffi::Array<int64_t>>();
+    MemorySet memory = Fresh(call->ty);
+    auto fields = result.fields.find(*memory.begin());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] < 0) continue;
+      MemorySet over = {kUnknownMemory};
+      if (packed) over = OfArgument(call->args[static_cast<size_t>(indices[i]) + 1]);
+      if (tuple != nullptr) over = OfArgument(tuple->fields[indices[i]]);
+      if (fields == result.fields.end()) return over;
+      fields->second[i] = over;
+    }
+    return memory;
   }
   // A function may give back whatever it was given, or something of its own.
   MemorySet OfUnknownCall(const ir::CallObj* call) {
-    MemorySet memory = OfOverwriting(call);
-    result.owned_elsewhere.insert(memory.begin(), memory.end());
-    return memory;
+    const MemorySet given = AllArguments(call);
+    const MemorySet fresh = Fresh(call->ty);
+    const MemorySet own = result.Reach(fresh);
+    result.owned_elsewhere.insert(own.begin(), own.end());
+    if (given.empty()) return fresh;
+    MemorySet all = given;
+    all.insert(own.begin(), own.end());
+    for (int number : own) {
+      auto it = result.fields.find(number);
+      if (it == result.fields.end()) continue;
+      for (MemorySet& field : it->second) field = all;
+    }
+    return all;
   }
   MemorySet AllArguments(const ir::CallObj* call) {
     MemorySet all;
@@ -144,15 +162,6 @@ class MemoryFinder {
     }
     return all;
   }
-  MemorySet Everywhere(const MemorySet& fresh, const MemorySet& all) {
-    for (int number : result.Reach(fresh)) {
-      auto it = result.fields.find(number);
-      if (it == result.fields.end()) continue;
-      for (MemorySet& field : it->second) field = all;
-    }
-    return all;
-  }
-
   int next_ = 0;
 };
 

@@ -55,14 +55,14 @@ class ProgramReplacer : public EmittingMutator {
     if (name.empty() || !programs_.count(name) || !binding.as<ir::VarBindingObj>())
       return ir::Mutator::MutateBinding(binding, out);
     span_ = call->call->span.defined() ? call->call->span : binding->span;
-    const ffi::Array<ffi::Any> layouts = LayoutsOf(name);
+    const Type result = call->call->ty_args[0];
     const Expr args = Mutate(call->call->args[1]);
     ffi::Array<Expr> inputs = args.as<ir::TupleObj>()->fields;
+    const ffi::Array<ffi::Any> layouts = LayoutsOf(name, inputs.size() + NumTensors(result));
     for (size_t i = 0; i < inputs.size() && !layouts.empty(); ++i) {
       if (auto map = layouts[i].as<IndexMap>())
         inputs.Set(i, Emit(Transform(inputs[i], *map), "lv", span_, out));
     }
-    const Type result = call->call->ty_args[0];
     ffi::Array<Expr> call_args = {Replacement(name), ir::Tuple(inputs)};
     for (size_t i = 2; i < call->call->args.size(); ++i)
       call_args.push_back(Mutate(call->call->args[i]));
@@ -83,7 +83,13 @@ class ProgramReplacer : public EmittingMutator {
     return std::string(ir::GetAttr<ffi::String>(program->attrs, kOperatorName, ""));
   }
 
-  ffi::Array<ffi::Any> LayoutsOf(const std::string& name) const {
+  static size_t NumTensors(const Type& type) {
+    const auto* tuple = type.as<ir::TupleTypeObj>();
+    return tuple == nullptr ? 1 : tuple->fields.size();
+  }
+
+  // `num_buffers`: of the call; scalars have no layout.
+  ffi::Array<ffi::Any> LayoutsOf(const std::string& name, size_t num_buffers) const {
     auto found = layouts_.find(name);
     if (found == layouts_.end()) {
       Fail(ErrorKind::kValueError, span_.Place(),
@@ -91,10 +97,10 @@ class ProgramReplacer : public EmittingMutator {
            "; give [] when its buffers keep their layouts");
     }
     const size_t wanted = programs_[name]->params.size(), given = (*found).second.size();
-    if (given != 0 && given != wanted) {
+    if (given != 0 && (given != wanted || given < num_buffers)) {
       Fail(ErrorKind::kValueError, span_.Place(), "AlterOpImpl: op_buffer_transforms has ", given,
            " layouts for ", name, ", whose replacement has ", wanted,
-           " parameters; give one for each, or none");
+           " parameters and whose call has ", num_buffers, " tensors; give one for each, or none");
     }
     return (*found).second;
   }
@@ -152,7 +158,7 @@ class ProgramReplacer : public EmittingMutator {
   void TakeBack(const ir::Binding& binding, const ir::Call& call, const Type& old,
                 const LayoutOf& layout_of, ffi::Array<ir::Binding>* out) {
     const auto* tuple = old.as<ir::TupleTypeObj>();
-    const size_t num_outputs = tuple == nullptr ? 1 : tuple->fields.size();
+    const size_t num_outputs = NumTensors(old);
     bool stays = true;
     for (size_t i = 0; i < num_outputs; ++i) stays = stays && !layout_of(i).template as<IndexMap>();
     if (stays) return Rebind(binding, call, out);

@@ -235,7 +235,8 @@ ir::Function MakeLazy(const ir::Function& func, const Callbacks& callbacks) {
 
 IRModule LazyTransformParams(IRModule mod, const PassContext& context) {
   auto vars = [&](const char* name) {
-    return context.options[name].as<ffi::Array<Var>>().value_or(ffi::Array<Var>());
+    return context.options[name] == nullptr ? ffi::Array<Var>()
+                                            : context.Option<ffi::Array<Var>>(name);
   };
   const Callbacks callbacks = {context.Option<ffi::String>("fget_item"),
                                context.options["fset_item"].as<ffi::String>(),

@@ -113,6 +113,34 @@ def test_memory_of_views_and_of_what_functions_give():
     assert tuples == {0: [{1}, {2}], 5: [{6}, {7}]}
 
 
+def test_results_that_are_written_over_arguments():
+    variables, tuples = memory(
+        module("""
+        @T.prim_func(private=True, s_tir=True)
+        def f(a: T.Buffer((2,), "float32"), b: T.Buffer((2,), "float32")):
+            for i in range(2):
+                with T.sblock("a"):
+                    v = T.axis.spatial(2, i)
+                    a[v] = a[v] + b[v]
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            cls = Module
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.call_tir_inplace(cls.f, (a, x), inplace_indices=[0], out_ty=R.Tensor((2,), "float32"))
+                c = R.call_inplace_packed(
+                    "f", b, x, inplace_indices=[-1, 0], ty_args=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")]
+                )
+                d = c[1]
+                R.output(d)
+            return d
+        """)
+    )
+    assert variables == {"x": {0}, "a": {1}, "b": {1}, "c": {3}, "d": {1}}
+    assert tuples == {3: [{4}, {1}]}
+
+
 def test_arguments_that_nobody_reads_any_more():
     found = [(4, {0}), (6, {0}), (7, {0, 1})]
     assert inplace(module(CHAIN)) == (found, found)

@@ -162,3 +162,8 @@ def test_weights_that_are_used_as_a_whole_are_an_error():
         """)
     with pytest.raises(ValueError, match="params is used as a whole.*take its items"):
         LazyTransformParams()(given)
+
+
+def test_extra_parameters_are_variables():
+    with pytest.raises(TypeError):
+        LazyTransformParams(extra_get_item_params=["loader"])(module(TUPLE))
