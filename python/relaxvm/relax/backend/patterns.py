@@ -48,6 +48,28 @@ def make_matmul_pattern(
     return _with_fused_bias_activation_pattern(out, annotations, with_bias, activation)
 
 
+def make_conv2d_pattern(with_bias: bool = False, activation: str | None = None) -> Annotated:
+    """A conv2d, perhaps with a bias and an activation behind it."""
+    data, weight = wildcard(), wildcard()
+    out = is_op("relax.nn.conv2d")(data, weight)
+    annotations: dict[str, DFPattern] = {"input": data, "weight": weight, "root": out}
+    return _with_fused_bias_activation_pattern(out, annotations, with_bias, activation)
+
+
+def make_attention_pattern(with_bias: bool = False) -> Annotated:
+    """An attention of a query, a key and a value, perhaps with a bias."""
+    annotations: dict[str, DFPattern] = {n: wildcard() for n in ("query", "key", "value")}
+    if with_bias:
+        annotations["bias"] = wildcard()
+    name = "relax.nn.attention_bias" if with_bias else "relax.nn.attention"
+    return is_op(name)(*annotations.values()), annotations
+
+
+def make_layer_norm_pattern() -> Annotated:
+    """A layer_norm of a tensor with gamma and beta."""
+    return is_op("relax.nn.layer_norm")(wildcard(), wildcard(), wildcard()), {}
+
+
 def make_residual_block_pattern(
     node_output: DFPattern | Annotated,
     binary_op: str = "relax.add",
