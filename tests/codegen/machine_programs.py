@@ -70,6 +70,13 @@ def unary(body: Callable[..., relax.Expr]) -> Program:
     return Program(body, [special()])
 
 
+def codes_by_bytes() -> Program:
+    """Weights of four bits; the left side is rounded to bytes."""
+    words, scales = const(integers("int32", 3, 8, 16)), const(floats(3, 2, 16))
+    body = lambda x: op.rvm.block_matmul(x, words, scales, bits=4, columns=40, bytes=True)
+    return Program(body, [floats(7, 64)])
+
+
 WINDOW, POINT = const(floats(24, 3, 3, 3)), const(floats(40, 24, 1, 1))
 
 
@@ -114,6 +121,7 @@ OTHERS: dict[str, Program] = {
         lambda x, y: op.matmul(x, y, out_dtype="float32"),
         [floats(9, 64).astype(ml_dtypes.bfloat16), floats(64, 40).astype(ml_dtypes.bfloat16)],
     ),
+    "codes by bytes": codes_by_bytes(),
     "winograd": conv(64, 64, 3, 20, padding=1),
     "conv2d, packed": conv(12, 20, 3, 17, strides=2, padding=1),
     "depthwise": conv(40, 40, 3, 17, padding=1, groups=40),

@@ -45,6 +45,24 @@ def test_bytes_are_multiplied_in_groups(cpu: str, wanted: str, tmp_path: pathlib
     assert {"pmaddwd", "vpmaddwd", "vpdpbusd"} & found == {wanted}
 
 
+@pytest.mark.parametrize(
+    ("cpu", "wanted"),
+    [
+        ("nehalem", "pmaddubsw"),
+        ("haswell", "vpmaddubsw"),
+        ("skylake-avx512", "vpmaddubsw"),
+        ("alderlake", "vpdpbusd"),
+        ("icelake-server", "vpdpbusd"),
+    ],
+)
+def test_bytes_of_few_bits_are_multiplied_in_groups(
+    cpu: str, wanted: str, tmp_path: pathlib.Path
+) -> None:
+    """Vectors of these are wider than the registers of most machines."""
+    found = mnemonics("codes by bytes", f"llvm -mcpu={cpu}", tmp_path, "objdump")
+    assert {"pmaddubsw", "vpmaddubsw", "vpdpbusd"} & found == {wanted}
+
+
 def test_the_environment_names_the_cpu_of_target_llvm(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

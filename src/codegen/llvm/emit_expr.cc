@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions.  Shared parts of a statement's expressions are computed once.
+#include <llvm/Analysis/VectorUtils.h>
+
 #include <utility>
 
 #include "codegen/llvm/emitter.h"
@@ -290,7 +292,21 @@ Value* ProgramEmitter::EmitDot(const tir::Dot& dot,
                                Value* (ValueOps::*emit)(Value*, Value*, Value*)) {
   Value* sum = Eval(dot.sum);
   Value* a = Eval(dot.a);
-  return (ops_.*emit)(sum, a, Eval(dot.b));
+  Value* b = Eval(dot.b);
+  const int most = ops_.traits().vector_bits / 32;
+  const int lanes = dot.sum.dtype().lanes;
+  if (lanes <= most || lanes % most != 0) return (ops_.*emit)(sum, a, b);
+  // What is wider than a register goes register by register.
+  llvm::SmallVector<Value*, 4> parts;
+  for (int from = 0; from < lanes; from += most) {
+    llvm::SmallVector<int, 16> picked;
+    for (int lane = from; lane < from + most; ++lane) picked.push_back(lane);
+    auto part = [&](Value* v) { return b_.CreateShuffleVector(v, picked); };
+    Value* done = (ops_.*emit)(part(sum), part(a), part(b));
+    if (done == nullptr) return nullptr;
+    parts.push_back(done);
+  }
+  return llvm::concatenateVectors(b_, parts);
 }
 
 // The bits of elements as they lie in memory: a narrow float is not converted on the way.

@@ -30,6 +30,7 @@ struct TargetTraits {
   bool byte_tables = false;        // bytes of two registers by an index in each lane
   bool few_registers = false;      // of vectors: 16, and operands may lie in memory
   int vector_bits = 128;
+  bool byte_pairs = false;     // sums of two products of bytes in 16 bits
   DotOf pairs = DotOf::kNone;  // of bfloat16, into float32
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32
 };
@@ -59,6 +60,7 @@ class ValueOps {
   // Null when the machine has none for so many lanes.
   llvm::Value* DotOfBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfSignedBytes(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DotOfBytePairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfHalves(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* DotOfPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named functions of the loop language that are not transcendental, and reductions over lanes.
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
+#include <llvm/Support/KnownBits.h>
 
 #include "codegen/llvm/math.h"
 #include "codegen/llvm/ops.h"
@@ -127,6 +129,13 @@ Value* CallOfArm(llvm::IRBuilder<>& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Va
                       {args[0]->getType(), llvm::FixedVectorType::get(narrow, lanes * group)});
 }
 
+// Are the unsigned bytes of these words 127 at most?  Twice 127 times any signed byte is held by 16
+// bits.
+bool HasShortBytes(Value* words, const llvm::Module* module) {
+  const llvm::APInt highest(32, 0x80808080);
+  return highest.isSubsetOf(llvm::computeKnownBits(words, module->getDataLayout()).Zero);
+}
+
 }  // namespace
 
 Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
@@ -135,7 +144,10 @@ Value* ValueOps::DotOfBytes(Value* sum, Value* a, Value* b) {
     case DotOf::kArm:
       return CallOfArm(b_, Intrinsics::aarch64_neon_usdot, {sum, a, b}, b_.getInt8Ty());
     case DotOf::kArmOneSign: return DotOfLoweredBytes(sum, a, b);
-    case DotOf::kX86Halves: return DotOfWidened(sum, a, b, false);
+    case DotOf::kX86Halves:
+      if (traits_.byte_pairs && HasShortBytes(a, b_.GetInsertBlock()->getModule()))
+        return DotOfBytePairs(sum, a, b);
+      return DotOfWidened(sum, a, b, false);
     case DotOf::kX86: break;
   }
   switch (LanesOf(sum)) {
@@ -155,6 +167,21 @@ Value* ValueOps::DotOfHalves(Value* sum, Value* a, Value* b) {
   if (id == Intrinsics::not_intrinsic || lanes * 32 > static_cast<unsigned>(traits_.vector_bits))
     return nullptr;
   return b_.CreateAdd(sum, CallWithBits(b_, id, {a, b}));
+}
+
+Value* ValueOps::DotOfBytePairs(Value* sum, Value* a, Value* b) {
+  const unsigned lanes = LanesOf(sum);
+  Intrinsics::ID id = Intrinsics::not_intrinsic;
+  if (lanes == 4) id = Intrinsics::x86_ssse3_pmadd_ub_sw_128;
+  if (lanes == 8) id = Intrinsics::x86_avx2_pmadd_ub_sw;
+  if (lanes == 16) id = Intrinsics::x86_avx512_pmaddubs_w_512;
+  if (id == Intrinsics::not_intrinsic || !traits_.byte_pairs ||
+      lanes * 32 > static_cast<unsigned>(traits_.vector_bits))
+    return nullptr;
+  auto* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes * 2);
+  Constant* ones = llvm::ConstantInt::get(halves, 1);
+  Value* pairs = CallWithBits(b_, id, {a, b});
+  return DotOfHalves(sum, pairs, ones);
 }
 
 // Bytes 0 and 2 of each word, and bytes 1 and 3, as pairs of 16 bits.  What is made of `a` serves

@@ -141,6 +141,7 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     traits.bytes = has_vnni                 ? DotOf::kX86
                    : Has(subtarget, widest) ? DotOf::kX86Halves
                                             : DotOf::kNone;
+    traits.byte_pairs = traits.bytes == DotOf::kX86Halves && Has(subtarget, "ssse3");
     return traits;
   }
   // Every AArch64 with NEON multiplies and adds at once, rounds and converts float16.
