@@ -12,7 +12,7 @@
 #include "lowering/legalize_ops.h"
 #include "passes/pass.h"
 #include "pipeline/machine.h"
-#include "schedule/cpu/cpu.h"
+#include "schedule/cpu/pair_notes.h"
 #include "support/in_parallel.h"
 
 namespace relaxvm::passes {
@@ -86,14 +86,14 @@ class WeightPacker : public ir::Mutator {
     for (size_t i = 0; i < tir_call->args.size(); ++i) {
       const auto* weight = tir_call->args[static_cast<int64_t>(i)].as<ir::ConstantObj>();
       if (weight == nullptr || weight->data.numel() == 0) continue;
-      const Packed* packed = PackedFor(tir_call->func, i);
+      Packed* packed = PackedFor(tir_call->func, i);
       if (packed == nullptr) continue;
       const std::optional<ffi::Tensor> panels = Panels(*packed, weight->data);
       if (!panels) return now;
       ffi::Array<ir::Expr> tensors = tir_call->args;
       tensors.Set(static_cast<int64_t>(i), ir::Constant(*panels, now->span));
       ffi::Array<ir::Expr> args = tir_call->call->args;
-      args.Set(0, packed->name);
+      args.Set(0, NameOf(packed, *panels));
       args.Set(1, ir::Tuple(tensors));
       return ir::Call(tir_call->call->op, args, tir_call->call->attrs, tir_call->call->ty_args,
                       call->span, tir_call->call->ty);
@@ -103,21 +103,29 @@ class WeightPacker : public ir::Mutator {
 
  private:
   struct Packed {
-    ir::GlobalVar name;
+    ffi::String hint;
     schedule::cpu::PackedOperand operand;
+    std::optional<ir::GlobalVar> name, without_notes;
   };
 
-  const Packed* PackedFor(const ir::GlobalVar& func, size_t arg) {
+  Packed* PackedFor(const ir::GlobalVar& func, size_t arg) {
     auto [it, fresh] = packed_.try_emplace({func.get(), arg});
     if (!fresh) return it->second ? &*it->second : nullptr;
     auto program = mod_->get()->Lookup(func).as<tir::PrimFunc>();
     if (!program) return nullptr;
     auto operand = schedule::cpu::PackOperand(program.value(), arg, machine_);
     if (!operand) return nullptr;
-    const ffi::String name = mod_->UniqueName(std::string(func->name_hint) + "_packed");
-    const ir::GlobalVar var = mod_->Update(name, operand->program);
-    it->second.emplace(Packed{var, *operand});
+    it->second.emplace(Packed{std::string(func->name_hint) + "_packed", *operand, {}, {}});
     return &*it->second;
+  }
+
+  // The program for these panels, which enters the module when it is first needed.
+  ir::GlobalVar NameOf(Packed* packed, const ffi::Tensor& panels) {
+    const auto without_notes = schedule::cpu::WithoutNotes(packed->operand, panels);
+    auto& name = without_notes ? packed->without_notes : packed->name;
+    const tir::PrimFunc& program = without_notes ? *without_notes : packed->operand.program;
+    if (!name) name = mod_->Update(mod_->UniqueName(packed->hint), program);
+    return *name;
   }
 
   Functions Walk(const Functions& functions) {

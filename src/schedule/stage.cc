@@ -89,6 +89,8 @@ std::optional<Stage> ReadNest(const Stmt& nest) {
   const tir::SBlockObj* block = realize->block.get();
   Stage stage;
   stage.name = std::string(block->name_hint);
+  const auto notes = ir::GetAttr<ffi::Array<int64_t>>(block->annotations, kPairNotes, {});
+  if (!notes.empty()) stage.notes = PairNotes{notes[0], notes[1]};
   ffi::Map<Var, Expr> axes;
   for (size_t i = 0; i < block->iter_vars.size(); ++i) {
     const tir::IterVar& axis = block->iter_vars[i];

@@ -28,6 +28,15 @@ struct Axis {
 
 enum class Combine : uint8_t { kNone, kSum, kProd, kMin, kMax, kAnd, kOr };
 
+// A right side of bytes in panels (cpu/pack_operand.cc) with notes: behind its `groups` rows of
+// four neighbours along the sum a panel has bytes that are 0 for each `block` rows whose pairs keep
+// to 16 bits (tir::DotOfBytePairs is exact).
+struct PairNotes {
+  int64_t groups = 0, block = 0;
+};
+// The annotation of the block of a product that says so: groups, block.
+inline constexpr const char* kPairNotes = "notes_of_byte_pairs";
+
 // kNone:  out[indices] = value                                for all spatial axes
 // else:   out[indices] = combine of `value` over the reduce axes, starting from `identity`
 struct Spread;
@@ -68,6 +77,7 @@ struct Stage {
   // Of a reduction without spatial axes: it is made for several rows at once, and this is what
   // stands for its variables in each.  Empty: one row.
   std::vector<ffi::Map<Var, Expr>> together;
+  std::optional<PairNotes> notes;
   Stmt opaque;  // defined: not of the form above; the other fields but `name` are empty
 
   bool IsOpaque() const { return opaque.defined(); }

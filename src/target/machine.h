@@ -21,6 +21,7 @@ struct Machine {
   bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32
   bool dot_signed = false;      // and of int8 and int8
   bool dot_by_halves = false;   // these by products of 16-bit halves, to which bytes are widened
+  bool byte_pairs = false;      // sums of two products of bytes in 16 bits, faster than by halves
   bool matrix_bf16 = false;     // matrix registers (tir/matrix.h) for products of bfloat16,
   bool matrix_int8 = false;     // of bytes of any signs
   int64_t l1_bytes = 32 << 10;  // data caches: of a core,

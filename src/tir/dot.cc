@@ -94,6 +94,32 @@ Expr DotOfSignedBytes(const Expr& sum, const Expr& a, const Expr& b) {
 
 std::optional<Dot> AsDotOfSignedBytes(const Expr& e) { return AsProducts(e, SignedByte, true); }
 
+Expr DotOfBytePairs(const Expr& sum, const Expr& a, const Expr& b) {
+  auto product = [&](int i) -> Expr {
+    return Binary(BinaryOp::kMul, UnsignedByte(a, i), SignedByte(b, i));
+  };
+  auto pair = [&](int i) -> Expr {
+    const Expr both = Binary(BinaryOp::kAdd, product(i), product(i + 1));
+    const Expr below = Binary(BinaryOp::kMin, both, Number(both, 32767));
+    return Binary(BinaryOp::kMax, below, Number(both, -32768));
+  };
+  return Binary(BinaryOp::kAdd, sum, Binary(BinaryOp::kAdd, pair(0), pair(2)));
+}
+
+std::optional<Dot> AsDotOfBytePairs(const Expr& e) {
+  const BinaryObj* all = AsBinary(e, BinaryOp::kAdd);
+  const BinaryObj* pairs = all != nullptr ? AsBinary(all->b, BinaryOp::kAdd) : nullptr;
+  const BinaryObj* above = pairs != nullptr ? AsBinary(pairs->b, BinaryOp::kMax) : nullptr;
+  const BinaryObj* below = above != nullptr ? AsBinary(above->a, BinaryOp::kMin) : nullptr;
+  const BinaryObj* both = below != nullptr ? AsBinary(below->a, BinaryOp::kAdd) : nullptr;
+  const BinaryObj* last = both != nullptr ? AsBinary(both->b, BinaryOp::kMul) : nullptr;
+  if (last == nullptr || ElementOf(e.dtype()) != Int(32)) return std::nullopt;
+  const Expr a = WordOf(last->a, /*is_signed=*/false), b = WordOf(last->b, /*is_signed=*/true);
+  if (!a.defined() || !b.defined()) return std::nullopt;
+  if (!ir::StructuralEqual(DotOfBytePairs(all->a, a, b), e)) return std::nullopt;
+  return Dot{all->a, a, b};
+}
+
 Expr DotOfHalves(const Expr& sum, const Expr& a, const Expr& b) {
   Expr result = sum;
   for (bool high : {false, true}) {

@@ -22,6 +22,14 @@ std::optional<Dot> AsDotOfBytes(const ir::Expr& e);
 ir::Expr DotOfSignedBytes(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfSignedBytes(const ir::Expr& e);
 
+// DotOfBytes by way of 16 bits, which hold the sum of two neighbouring products: what they do not
+// hold becomes the next number that they do.
+ir::Expr DotOfBytePairs(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
+std::optional<Dot> AsDotOfBytePairs(const ir::Expr& e);
+// It is exact, whatever the bytes of `a`, where of two neighbours in `b` the positive ones add up
+// to this at most, and the negative ones to no less than its opposite: 255 times it fits.
+inline constexpr int64_t kMostOfBytePair = 128;
+
 // sum + the two products of the signed 16-bit halves of `a` and `b` (int32 words), exact.
 ir::Expr DotOfHalves(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfHalves(const ir::Expr& e);

@@ -157,3 +157,66 @@ def test_a_rows_bytes_are_widened_once_for_all_columns(left, right):
     mod, _ = product(random(left, 64, 256), random(right, 256, 64), constant=True)
     text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
     assert "wide = T.alloc_buffer" in text
+
+
+def neighbours(above: int, below: int) -> np.ndarray:
+    """A right side of 64 x 40 whose two neighbours along the sum add up to so much, once of each sign."""
+    w = np.zeros((64, 40), "int8")
+    w[::2, ::2], w[1::2, ::2] = above // 2, above - above // 2
+    w[::2, 1::2], w[1::2, 1::2] = below // 2, below - below // 2
+    return w
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell"])
+@pytest.mark.parametrize("m", [1, 2, 7, 40])
+def test_pairs_of_bytes_never_saturate(cpu, m):
+    """What 16 bits hold just, what they do not, and both in one product."""
+    x = np.full((m, 64), 255, "uint8")
+    mixed = neighbours(128, -128)
+    mixed[40:42, 3] = 127
+    mixed[9, 38] = -128
+    sums = [(128, -128), (129, -128), (128, -129), (254, -256)]
+    for w in (*(neighbours(*s) for s in sums), mixed):
+        mod, args = product(x, w, constant=True)
+        check(mod, args, wide(x) @ wide(w), f"llvm -mcpu={cpu}")
+
+
+@pytest.mark.parametrize("right", ["small", "random"])
+def test_pairs_of_bytes_are_added_up_in_16_bits_where_weights_allow(right):
+    """Of random weights nearly all blocks have large pairs: nothing asks for them."""
+    w = random("int8", 128, 48) if right == "random" else RNG.integers(-64, 65, (128, 48), "int8")
+    x = random("uint8", 30, 128)
+    mod, args = product(x, w, constant=True)
+    check(mod, args, wide(x) @ wide(w), "llvm -mcpu=haswell")
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert ("32767" in text) == (right == "small")
+
+
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_windows_have_blocks_of_small_and_of_large_pairs(dilation):
+    """Dilated, parts of windows are left out at the edges."""
+    x, w = random("uint8", 1, 9, 11, 64), RNG.integers(-64, 65, (3, 3, 64, 40), "int8")
+    w[1, 0, 4:6, 7] = 127
+    w[2, 2, 50:52, 30] = -128
+    bb = relax.BlockBuilder()
+    params = [relax.Var("x", relax.TensorType(x.shape, "uint8"))]
+    with bb.function("main", params):
+        conv = relax.op.nn.conv2d(
+            params[0],
+            relax.const(w),
+            padding=dilation,
+            dilation=dilation,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            out_dtype="int32",
+        )
+        bb.emit_func_output(bb.emit(conv))
+    padded = np.pad(wide(x), ((0, 0), (dilation, dilation), (dilation, dilation), (0, 0)))
+    want = sum(
+        padded[:, i * dilation : i * dilation + 9, j * dilation : j * dilation + 11] @ wide(w[i, j])
+        for i, j in itertools.product(range(3), range(3))
+    )
+    for target in ("llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"):
+        check(bb.get(), [x], want, target)
+    text = relaxvm.compile(bb.get(), target=target, stop_after="scheduled").script()
+    assert "32767" in text

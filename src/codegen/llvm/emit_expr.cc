@@ -86,6 +86,12 @@ void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
       return;
     }
   }
+  if (std::optional<tir::Dot> dot = tir::AsDotOfBytePairs(ffi::GetRef<Expr>(e))) {
+    if (Value* sum = EmitDot(*dot, &ValueOps::DotOfBytePairs)) {
+      result_ = sum;
+      return;
+    }
+  }
   if (std::optional<tir::Dot> dot = tir::AsDotOfHalves(ffi::GetRef<Expr>(e))) {
     if (Value* sum = EmitDot(*dot, &ValueOps::DotOfHalves)) {
       result_ = sum;

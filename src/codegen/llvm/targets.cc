@@ -162,6 +162,7 @@ target::Machine MachineFor(const llvm::MCSubtargetInfo& subtarget) {
   machine.dot_int8 = traits.bytes != DotOf::kNone;
   machine.dot_signed = machine.dot_int8 && traits.bytes != DotOf::kX86;
   machine.dot_by_halves = traits.bytes == DotOf::kX86Halves;
+  machine.byte_pairs = traits.byte_pairs;
   machine.vector_bytes = traits.vector_bits / 8;
   if (!IsX86(subtarget)) {
     machine.num_vectors = 32;

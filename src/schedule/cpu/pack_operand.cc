@@ -5,6 +5,7 @@
 #include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/winograd.h"
 #include "target/packed.h"
+#include "tir/dot.h"
 #include "tir/tensor.h"
 
 namespace relaxvm::schedule::cpu {
@@ -26,6 +27,16 @@ struct Use {
   // Columns that share a left side, where the left side depends on the column as column // count (a
   // convolution in groups); 0: all do.
   int64_t columns_a_group = 0;
+  // Groups of unsigned by signed bytes, of one convolution or matrix product: their panels may have
+  // notes, one for each `block` groups (0: none).
+  bool takes_notes = false;
+  int64_t groups = 0, block = 0;
+
+  // Where panels have the dimension that runs along the sum.
+  int64_t DepthInPanels() const {
+    const size_t lead = columns_a_group > 0 ? 2 : 1;
+    return static_cast<int64_t>(depth_dim < dim ? depth_dim + lead : depth_dim + lead - 1);
+  }
 
   // Panels are those of one group, or of all columns.
   int64_t ColumnsInPanels() const { return columns_a_group > 0 ? columns_a_group : columns; }
@@ -114,7 +125,11 @@ void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,
       found += load->indices[static_cast<int64_t>(i)].same_as(axis.var) ? 1 : 2;
       use->depth_dim = i;
     }
-    if (found == 1) use->group = group;
+    if (found != 1) continue;
+    use->group = group;
+    use->takes_notes = machine.byte_pairs && group == 4 &&
+                       IsUInt(Buffer(left->buffer).elem_dtype()) &&
+                       IsInt(Buffer(load->buffer).elem_dtype()) && use->columns_a_group == 0;
   }
 }
 
@@ -192,6 +207,12 @@ class PanelReader : public tir::StmtMutator {
       for (size_t i = 0; i < to_.shape().size(); ++i) mins.push_back(0);
       return tir::BufferRegion(to_, mins, to_.shape());
     });
+    const bool reads =
+        std::any_of(block->reads.begin(), block->reads.end(),
+                    [&](const tir::BufferRegion& region) { return region->buffer.same_as(from_); });
+    if (reads && use_.block > 0)
+      copy->annotations.Set(kPairNotes,
+                            ffi::Array<int64_t>{use_.groups, use_.block, use_.DepthInPanels()});
     return StmtMutator::MutateSBlock(ir::NodeRef<tir::SBlock>(std::move(copy)));
   }
 
@@ -202,29 +223,96 @@ class PanelReader : public tir::StmtMutator {
   int64_t width_;
 };
 
-PrimFunc PackProgram(const Buffer& plain, const Buffer& packed, const Use& use, int64_t width) {
-  const size_t dim = use.dim, lead = use.columns_a_group > 0 ? 2 : 1;
-  tir::Tensor x("plain", plain.shape(), plain.elem_dtype());
-  tir::Tensor panels = tir::Compute(
-      packed.shape(),
-      [&](const tir::Indices& i) {
-        const bool grouped = use.group > 1;
-        Expr column =
-            i[static_cast<int64_t>(lead - 1)] * Expr(width) + i[i.size() - (grouped ? 2 : 1)];
-        const Expr inside = ir::Less(column, use.ColumnsInPanels());
-        if (lead == 2) column = i[0] * Expr(use.columns_a_group) + column;
-        tir::Indices at;
-        for (size_t d = 0; d < plain.shape().size(); ++d)
-          at.push_back(d == dim ? column
-                                : i[static_cast<int64_t>(d < dim ? d + lead : d + lead - 1)]);
-        if (grouped) {
-          const auto k = static_cast<int64_t>(use.depth_dim);
-          at.Set(k, at[k] * Expr(use.group) + i[i.size() - 1]);
-        }
-        return ir::IfThenElse(inside, x(at), ir::Const(plain.elem_dtype(), 0));
-      },
-      "panels");
-  return tir::CreatePrimFunc({x}, {panels});
+// Makes panels of the weight.
+class Panels {
+ public:
+  Panels(const Buffer& plain, const ffi::Array<Expr>& shape, const Use& use, int64_t width)
+      : x_("plain", plain.shape(), plain.elem_dtype()), shape_(shape), use_(use), width_(width) {
+    lead_ = use.columns_a_group > 0 ? 2 : 1;
+    depth_at_ = PlaceOf(use.depth_dim);
+  }
+
+  PrimFunc Program() const {
+    tir::Tensor notes;
+    if (use_.block > 0) notes = Notes();
+    auto formula = [&](const tir::Indices& i) -> Expr {
+      if (use_.block == 0) return Element(i);
+      const Expr row = i[depth_at_] - Expr(Groups());
+      const Expr at = (row * Expr(width_) + i[i.size() - 2]) * Expr(use_.group) + i[i.size() - 1];
+      tir::Indices of_block(i.begin(), i.end() - 2);
+      of_block.Set(depth_at_, at);
+      const Expr none = ir::Const(x_.dtype(), 0);
+      const Expr note = ir::IfThenElse(ir::Less(at, Groups() / use_.block), notes(of_block), none);
+      return ir::IfThenElse(ir::Less(row, 0), Element(i), note);
+    };
+    return tir::CreatePrimFunc({x_}, {tir::Compute(shape_, formula, "panels")});
+  }
+
+ private:
+  // Of a dimension of the weight other than that of the columns, in panels.
+  int64_t PlaceOf(size_t d) const {
+    return static_cast<int64_t>(d < use_.dim ? d + lead_ : d + lead_ - 1);
+  }
+  int64_t Groups() const {
+    return ir::AsInt(x_.dim(static_cast<int>(use_.depth_dim))).value() / use_.group;
+  }
+
+  Expr Element(const tir::Indices& i) const {
+    const bool grouped = use_.group > 1;
+    Expr column =
+        i[static_cast<int64_t>(lead_ - 1)] * Expr(width_) + i[i.size() - (grouped ? 2 : 1)];
+    const Expr inside = ir::Less(column, use_.ColumnsInPanels());
+    if (lead_ == 2) column = i[0] * Expr(use_.columns_a_group) + column;
+    tir::Indices at;
+    for (size_t d = 0; d < static_cast<size_t>(x_.ndim()); ++d)
+      at.push_back(d == use_.dim ? column : i[PlaceOf(d)]);
+    if (grouped) {
+      const auto k = static_cast<int64_t>(use_.depth_dim);
+      at.Set(k, at[k] * Expr(use_.group) + i[i.size() - 1]);
+    }
+    return ir::IfThenElse(inside, x_(at), ir::Const(x_.dtype(), 0));
+  }
+
+  // For each block of each panel: 0 where all pairs keep to 16 bits, 1 elsewhere.
+  tir::Tensor Notes() const {
+    tir::Indices shape(shape_.begin(), shape_.end() - 2);
+    shape.Set(depth_at_, Expr(Groups() / use_.block));
+    const tir::Indices of_block = {Expr(use_.block), Expr(width_), Expr(use_.group / 2)};
+    auto formula = [&](const tir::Indices& i, const tir::Indices& r) -> Expr {
+      tir::Indices at = i;
+      at.Set(depth_at_, i[depth_at_] * Expr(use_.block) + r[0]);
+      at.push_back(r[1]);
+      Expr above = 0, below = 0;
+      for (int64_t of_pair = 0; of_pair < 2; ++of_pair) {
+        tir::Indices byte = at;
+        byte.push_back(r[2] * Expr(2) + Expr(of_pair));
+        const Expr value = ir::Cast(Int(64), Element(byte));
+        above = above + ir::Max(value, 0);
+        below = below + ir::Min(value, 0);
+      }
+      const Expr keeps = ir::And(ir::LessEqual(above, tir::kMostOfBytePair),
+                                 ir::GreaterEqual(below, -tir::kMostOfBytePair));
+      return ir::Select(keeps, ir::Const(x_.dtype(), 0), ir::Const(x_.dtype(), 1));
+    };
+    return tir::Reduce(shape, of_block, tir::MaxReducer(x_.dtype()), formula, "notes");
+  }
+
+  tir::Tensor x_;
+  const ffi::Array<Expr>& shape_;
+  const Use& use_;
+  int64_t width_;
+  size_t lead_;
+  int64_t depth_at_;
+};
+
+// Groups whose notes fit into one row of any panel.
+constexpr int64_t kLongestAcross = 128;
+
+// Groups for each note: few, as one pair that does not keep to 16 bits makes all of a block slow.
+int64_t BlockOfNotes(int64_t groups, const Machine& machine) {
+  constexpr int64_t kFewest = 8;
+  const int64_t block = std::max(kFewest, machine.Lanes(4));
+  return groups % block == 0 ? block : 0;
 }
 
 }  // namespace
@@ -248,6 +336,16 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   const bool is_panel = use->dim + 1 == plain.shape().size() && use->columns <= width;
   if (use->group == 1 && is_panel) return std::nullopt;
 
+  const Expr& depth = plain.shape()[static_cast<int64_t>(use->depth_dim)];
+  const int64_t groups = ir::AsInt(depth).value() / use->group;
+  use->groups = groups;
+  // Several rows of notes are to follow each other.
+  const bool is_last = use->DepthInPanels() + 1 == static_cast<int64_t>(plain.shape().size());
+  use->takes_notes = use->takes_notes && (is_last || groups <= kLongestAcross);
+  if (use->takes_notes) use->block = BlockOfNotes(groups, machine);
+  const int64_t in_row = width * use->group;
+  const int64_t rows_of_notes = use->block > 0 ? (groups / use->block + in_row - 1) / in_row : 0;
+
   ffi::Array<Expr> shape;
   if (use->columns_a_group > 0) shape.push_back(Expr(use->columns / use->columns_a_group));
   shape.push_back(Expr((use->ColumnsInPanels() + width - 1) / width));
@@ -255,7 +353,7 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
     const Expr& dim = plain.shape()[static_cast<int64_t>(i)];
     if (i == use->dim) continue;
     const bool grouped = use->group > 1 && i == use->depth_dim;
-    shape.push_back(grouped ? Expr(ir::AsInt(dim).value() / use->group) : dim);
+    shape.push_back(grouped ? Expr(groups + rows_of_notes) : dim);
   }
   shape.push_back(Expr(width));
   if (use->group > 1) shape.push_back(Expr(use->group));
@@ -264,7 +362,7 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   copy->params.Set(static_cast<int64_t>(param), packed);
   copy->body = PanelReader(plain, packed, *use, width).Mutate(func->body);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       PackProgram(plain, packed, *use, width), shape, plain.elem_dtype()};
+                       Panels(plain, shape, *use, width).Program(), shape, plain.elem_dtype()};
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -66,6 +66,9 @@ struct Contraction {
   bool dot_signed = false;  // the machine has an instruction for two signed sides
   bool by_halves = false;   // it multiplies 16-bit halves, to which tiles widen both sides
 
+  // Of B, whose panels have notes of the rows along the innermost axis of the sum.
+  std::optional<PairNotes> notes;
+
   // Elements that B's buffer has for each step of the innermost axis of the sum and column.
   int64_t GroupInB() const { return b_in_words ? 1 : group; }
   bool BothSigned() const { return a_is_signed && b_is_signed; }

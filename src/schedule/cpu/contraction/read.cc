@@ -55,6 +55,7 @@ class Reader {
     if (c_.group == 1) FormGroups();
     PutSideBySide();
     c_.by_halves = machine_.dot_by_halves && !c_.side_by_side.has_value();
+    FindNotes();
     return std::move(c_);
   }
 
@@ -63,6 +64,14 @@ class Reader {
     if (ir::IsIntValue(stage.identity, 0)) return true;
     const auto* zero = stage.identity.as<ir::FloatImmObj>();
     return zero != nullptr && zero->value == 0;
+  }
+
+  void FindNotes() {
+    const std::optional<PairNotes>& notes = c_.stage.notes;
+    if (!notes.has_value() || !c_.by_halves || c_.group != 4 || c_.a_is_signed || !c_.b_is_signed ||
+        c_.stage.reduce.empty())
+      return;
+    if (ir::IsIntValue(c_.stage.reduce.back().extent, notes->groups)) c_.notes = notes;
   }
 
   // An operand at [..., k // g, ..., k % g] has groups of g neighbours along an axis of the sum:

@@ -267,6 +267,29 @@ class TileEmitter {
     return SeqStmt::Flatten(step);
   }
 
+  // The products of a group of k whose pairs keep to 16 bits.
+  Stmt PairsStep(int64_t set) const {
+    ffi::Array<Stmt> step;
+    std::vector<Var> right;
+    for (size_t v = 0; v < part_.columns.size(); ++v) {
+      const Columns& c = part_.columns[v];
+      right.emplace_back("right", Int(32, c.lanes));
+      step.push_back(tir::Bind(right.back(), RightWords(c, v + 1 == part_.columns.size())));
+    }
+    for (int64_t row = 0; row < part_.rows; ++row) {
+      Var left("left", Int(32));
+      step.push_back(tir::Bind(left, LeftWord(row)));
+      for (size_t v = 0; v < part_.columns.size(); ++v) {
+        const Columns& c = part_.columns[v];
+        const Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
+        const Expr wide = ir::BroadcastExpr(left, c.lanes);
+        step.push_back(
+            BufferStore(acc_, tir::DotOfBytePairs(acc_.Load({at}), wide, right[v]), {at}));
+      }
+    }
+    return SeqStmt::Flatten(step);
+  }
+
   bool ByHalves() const { return c_.group == 4 && c_.by_halves; }
 
   // Words of a row's left side, widened.
@@ -489,6 +512,7 @@ class TileEmitter {
     const std::vector<Axis> outer(reduce.begin(), reduce.end() - 1);
     if (c_.guard.defined() && UsesVar(c_.guard, inner.var)) return OverOuter(reduce, Step(0));
     if (c_.side_by_side.has_value()) return OverOuter(outer, StepSideBySide());
+    if (HasNotes()) return OverOuter(outer, StepsByNotes());
     if (WidensLeft()) return OverOuter(outer, WideningLeft());
     if (num_sets_ == 1) {
       const Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
@@ -555,6 +579,42 @@ class TileEmitter {
     return linear.has_value() && ir::IsIntValue(linear->Coeff(inner.var), c_.group);
   }
 
+  // Do notes tell which blocks of this loop over the innermost axis of the sum keep to 16 bits?
+  bool HasNotes() const {
+    return c_.notes.has_value() && !part_.partial.has_value() && WidensLeft() &&
+           ir::IsIntValue(c_.stage.reduce.back().extent, c_.notes->groups);
+  }
+
+  // The loop over the innermost axis of the sum by blocks, each with the steps that its note says.
+  Stmt StepsByNotes() const {
+    const auto [groups, size] = *c_.notes;
+    Var block("block", Int(64)), round("round", Int(64)), step("step", Int(64));
+    const Expr from = block * Expr(size);
+    ffi::Array<Stmt> sets;
+    for (int64_t set = 0; set < num_sets_; ++set)
+      sets.push_back(AtK(PairsStep(set), from + round * Expr(num_sets_) + Expr(set)));
+    const Stmt pairs = Loop(round, size / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
+    ffi::Array<Stmt> halves;
+    const Stmt of_block = WidenedSteps(from, step, size, &halves);
+    halves.push_back(Loop(step, size / num_sets_, ForKind::kSerial, of_block));
+    ffi::Map<Var, Expr> behind;
+    behind.Set(c_.stage.reduce.back().var, Expr(groups));
+    behind.Set(c_.panel, part_.panel);
+    behind.Set(c_.column, Expr(0));
+    behind.Set(c_.vector.var, Expr(0));  // one panel, where these are no axis
+    const auto* load = c_.LoadOf(c_.b);
+    const Expr note =
+        Buffer(load->buffer).Load({tir::Substitute(load->indices[0], behind) + block});
+    const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)),
+                                      FetchingRight(pairs, from + round * Expr(num_sets_)),
+                                      SeqStmt::Flatten(halves));
+    Stmt over_blocks = Loop(block, groups / size, ForKind::kSerial, both);
+    const Expr next_rows = NextRowsOfA(from);
+    if (const auto* loop = over_blocks.as<tir::ForObj>(); loop != nullptr && next_rows.defined())
+      over_blocks = Annotated(loop, kPrefetch, next_rows);
+    return over_blocks;
+  }
+
   // Steps of a block of widened left sides: a vector, or of bytes, which are used up sooner, up to
   // a cache line where such ones divide a row.
   int64_t BlockOfLeft() const {
@@ -565,28 +625,23 @@ class TileEmitter {
     return size;
   }
 
-  // The loop over the innermost axis of the sum, by blocks of as many steps as a vector has lanes:
-  // each row's elements of a block are widened together and lie in the first cache for the steps
-  // that take them one by one.  Widening one element costs as much as widening a vector of them.
-  Stmt WideningLeft() const {
-    const Axis& inner = c_.stage.reduce.back();
+  // What widens a block of `size` steps from `from` on goes to `seq`; the result is round `round`
+  // of these steps.
+  Stmt WidenedSteps(const Expr& from, const Var& round, int64_t size, ffi::Array<Stmt>* seq) const {
     // Of words: the even bytes of a row, and behind them the odd ones.
-    const int64_t size = BlockOfLeft(), row_size = (ByHalves() ? 2 : 1) * size;
+    const int64_t row_size = (ByHalves() ? 2 : 1) * size;
     Buffer wide("wide", {Expr(part_.rows * row_size)}, c_.acc, "local");
-    Var block("block", Int(64)), round("round", Int(64)), rest("rest", Int(64));
-    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
-    const Expr from = block * Expr(size);
-    ffi::Array<Stmt> seq = {tir::AllocBuffer(wide)};
+    seq->push_back(tir::AllocBuffer(wide));
     for (int64_t row = 0; row < part_.rows; ++row) {
       if (ByHalves()) {
         for (int64_t at = 0; at < size; at += lanes_)
-          seq.push_back(AtK(StoreHalves(row, wide, row * row_size + at, size), from + Expr(at)));
+          seq->push_back(AtK(StoreHalves(row, wide, row * row_size + at, size), from + Expr(at)));
         continue;
       }
       Var lane("lane", Int(64));
       const Stmt store =
           BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * row_size) + lane});
-      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
+      seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
     }
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets_; ++set) {
@@ -597,7 +652,21 @@ class TileEmitter {
       };
       sets.push_back(AtK(ByHalves() ? HalvesStep(set, halves) : Step(set, left), from + at));
     }
-    const Stmt steps = Loop(round, size / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
+    return SeqStmt::Flatten(sets);
+  }
+
+  // The loop over the innermost axis of the sum, by blocks of as many steps as a vector has lanes:
+  // each row's elements of a block are widened together and lie in the first cache for the steps
+  // that take them one by one.  Widening one element costs as much as widening a vector of them.
+  Stmt WideningLeft() const {
+    const Axis& inner = c_.stage.reduce.back();
+    const int64_t size = BlockOfLeft();
+    Var block("block", Int(64)), round("round", Int(64)), rest("rest", Int(64));
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
+    const Expr from = block * Expr(size);
+    ffi::Array<Stmt> seq;
+    const Stmt of_block = WidenedSteps(from, round, size, &seq);
+    const Stmt steps = Loop(round, size / num_sets_, ForKind::kSerial, of_block);
     const Expr k = from + round * Expr(num_sets_);
     const Expr next_rows = ByHalves() ? NextRowsOfA(from) : Expr();
     seq.push_back(next_rows.defined() ? FetchingRight(steps, k) : Fetching(steps, k));
