@@ -108,6 +108,9 @@ def test_a_row_takes_several_panels_at_once_where_vectors_are_short() -> None:
     mod = constant_right(1, whole(70, 512), whole(512))
     text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
     assert "panels * 4" in text and "i1 + 3" in text
+    mod = constant_right(1, whole(70, 520), whole(520))  # a last panel that is not full
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert "panel * 4 + 3" in text
 
 
 def test_a_matrix_larger_than_the_caches_is_fetched_ahead() -> None:

@@ -41,13 +41,16 @@ constexpr int64_t kMostPanelsOfTile = 4;
 // Each vector of columns has a left side of its own: a second one would share nothing.
 constexpr int64_t kVectorsSideBySide = 1;
 
-// Does an axis choose panels of B that are as narrow as tiles?  Registers as wide as a cache line
-// read one panel as fast.
+// Is B in several panels that are as narrow as tiles?  Registers as wide as a cache line read one
+// panel as fast.
 bool HasPanelsToTake(const Contraction& c, int64_t lanes) {
-  return !c.outer_b.empty() && ir::AsInt(c.outer_b.back().extent).value_or(1) > 1 &&
-         ir::AsInt(c.vector.extent).value_or(1) % lanes == 0 &&
-         lanes * SizeInBytes(c.acc) < kLineBytes && c.panel_width == 0 && c.group == 1 &&
-         c.line_width == 0 && !c.side_by_side.has_value() && !c.guard.defined();
+  if (lanes * SizeInBytes(c.acc) >= kLineBytes || c.group > 1 || c.line_width > 0 ||
+      c.side_by_side.has_value() || c.guard.defined())
+    return false;
+  const int64_t columns = ir::AsInt(c.vector.extent).value_or(0);
+  if (c.panel_width > 0) return columns > c.panel_width;
+  return columns > 0 && columns % lanes == 0 && !c.outer_b.empty() &&
+         ir::AsInt(c.outer_b.back().extent).value_or(1) > 1;
 }
 
 }  // namespace
@@ -80,7 +83,11 @@ void ContractionEmitter::ChooseWidth() {
     vectors = std::min<int64_t>(machine_.num_vectors < 32 ? 6 : 12,
                                 (columns.value() + lanes_ - 1) / lanes_);
   }
-  width_ = std::max<int64_t>(vectors, 1) * lanes_;
+  SetWidth(std::max<int64_t>(vectors, 1) * lanes_);
+}
+
+void ContractionEmitter::SetWidth(int64_t width) {
+  width_ = width;
   full_panels_ = analyzer_->Simplify(ir::FloorDiv(c_.vector.extent, width_));
   panels_ = analyzer_->Simplify(ir::CeilDiv(c_.vector.extent, width_));
 }
@@ -226,24 +233,24 @@ void ContractionEmitter::TakeLines() {
 }
 
 void ContractionEmitter::TakePanels() {
-  if (matrix_step_ > 0 || !HasPanelsToTake(c_, lanes_) || !ir::IsIntValue(panels_, 1) ||
-      !PanelsAreRuns())
-    return;
   const auto rows = ir::AsInt(c_.row.extent);
-  if (!rows.has_value()) return;
+  const bool is_axis = c_.panel_width == 0;  // that chooses the panel
+  if (matrix_step_ > 0 || !rows.has_value() || !HasPanelsToTake(c_, lanes_) || !PanelsAreRuns() ||
+      (is_axis && !ir::IsIntValue(panels_, 1)))
+    return;
   // The right side needs registers of its own where several rows are multiplied with it.
   const int64_t each = width_ / lanes_ * (*rows > 1 ? *rows + 1 : 1);
-  Axis& axis = c_.outer_b.back();
-  const int64_t all = ir::AsInt(axis.extent).value();
-  panels_of_tile_ =
+  const int64_t all = ir::AsInt(is_axis ? c_.outer_b.back().extent : panels_).value();
+  const int64_t taken =
       std::min({(machine_.num_vectors - 1) / each, kMostPanelsOfTile, all / kFewestThreads});
-  if (panels_of_tile_ < 2) {
-    panels_of_tile_ = 1;
-    return;
-  }
-  at_once_ = panels_of_tile_ * width_ / lanes_;
+  if (taken < 2) return;
+  takes_panels_ = true;
+  at_once_ = taken * width_ / lanes_;
+  if (!is_axis) return SetWidth(taken * width_);
+  panels_of_tile_ = taken;
+  Axis& axis = c_.outer_b.back();
   c_.panels_of_tile = axis;
-  axis = {Var("panels", Int(64)), Expr((all + panels_of_tile_ - 1) / panels_of_tile_)};
+  axis = {Var("panels", Int(64)), Expr((all + taken - 1) / taken)};
 }
 
 Stmt ContractionEmitter::ComputeRanges(const std::vector<Contraction>& parts, const Var& panel,
@@ -444,7 +451,7 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     return EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_, machine_,
                           analyzer_);
   }
-  if (!c_.panels_of_tile.has_value()) part.next = PartOfNextPanel(panel);
+  if (!takes_panels_) part.next = PartOfNextPanel(panel);
   return ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
     part.columns = some;
     part.limit = end;

@@ -23,6 +23,7 @@ class ContractionEmitter {
 
  private:
   void ChooseWidth();
+  void SetWidth(int64_t width);  // of a panel
 
   // A copy of B that lets one instruction do the work of several pays from a few rows on.
   bool WorthGroups() const;
@@ -188,7 +189,8 @@ class ContractionEmitter {
   int64_t matrix_step_ = 0;   // MatrixStep
   int64_t matrix_lines_ = 0;  // MatrixLines; of `line_`, which is then no axis of tasks
   Axis line_{Var("line", Int(64)), Expr(1)};
-  int64_t panels_of_tile_ = 1;  // TakePanels
+  bool takes_panels_ = false;   // TakePanels
+  int64_t panels_of_tile_ = 1;  // where an axis chooses the panel
   Expr full_panels_, panels_, num_tiles_;
   Expr per_task_ = 1;  // tiles
   Expr panels_of_task_ = 1;

@@ -31,7 +31,7 @@ int64_t ContractionEmitter::BytesOfB(const Expr& depth) const {
 
 Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
   // Several runs of memory at once are followed by the core itself, across the ends of pages too.
-  if (c_.panels_of_tile.has_value()) return {};
+  if (takes_panels_) return {};
   const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
   if (machine_.fetch_ahead > 0) return {rows, machine_.fetch_ahead, true};
   const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);

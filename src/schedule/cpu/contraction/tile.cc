@@ -167,8 +167,11 @@ class TileEmitter {
     ffi::Map<Var, Expr> map;
     Expr value;
     if (c_.panel_width > 0) {
-      map.Set(c_.panel, part_.panel);
-      map.Set(c_.column, Expr(c.offset) + lane);
+      const int64_t of_tile = panel_width_ / c_.panel_width;
+      map.Set(c_.panel, of_tile == 1
+                            ? part_.panel
+                            : part_.panel * Expr(of_tile) + Expr(c.offset / c_.panel_width));
+      map.Set(c_.column, Expr(c.offset % c_.panel_width) + lane);
       value = tir::Substitute(c_.b, map);
     } else {
       PlaceColumns(c, lane, &map);
