@@ -9,6 +9,7 @@
 
 #include "analysis/calls.h"
 #include "ops/op_def.h"
+#include "passes/layout/emit.h"
 #include "passes/pass.h"
 #include "tir/functor.h"
 
@@ -68,19 +69,7 @@ IRModule AttachAttrLayoutFreeBuffers(IRModule mod, const PassContext& context) {
   std::unique_ptr<ir::TypeContext> facts = ops::MakeTypeContext();
   ir::BlockBuilder builder(facts.get(), mod);
   Annotator annotator(&builder);
-  bool changed = false;
-  for (const auto& [var, func] : mod->functions) {
-    auto function = func.as<ir::Function>();
-    if (!function) continue;
-    ir::Function result = annotator.Run(*function);
-    if (result.same_as(func)) continue;
-    builder.UpdateFunction(var, result);
-    changed = true;
-  }
-  if (!changed) return mod;
-  PassContext all;
-  all.options.Set("entry_functions", nullptr);
-  return DeadCodeElimination(builder.module(), all);
+  return RewriteFunctions(&builder, [&](const ir::Function& func) { return annotator.Run(func); });
 }
 
 }  // namespace relaxvm::passes

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// For passes that put calls in front of a binding.
+// For passes that put calls in front of a binding, and give calls programs of their own.
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "ir/block_builder.h"
+#include "passes/pass.h"
 
 namespace relaxvm::passes {
 
@@ -52,5 +54,25 @@ class EmittingMutator : public ir::Mutator {
   ir::BlockBuilder* builder_;
   bool in_dataflow_ = false;
 };
+
+// The builder's module with what `rewrite` makes of each function, without the programs that nobody
+// calls any more; the same module where nothing changes.
+inline IRModule RewriteFunctions(ir::BlockBuilder* builder,
+                                 const std::function<ir::Function(const ir::Function&)>& rewrite) {
+  const IRModule before = builder->module();
+  bool changed = false;
+  for (const auto& [var, func] : before->functions) {
+    auto function = func.as<ir::Function>();
+    if (!function) continue;
+    const ir::Function made = rewrite(*function);
+    if (made.same_as(func)) continue;
+    builder->UpdateFunction(var, made);
+    changed = true;
+  }
+  if (!changed) return before;
+  PassContext all;
+  all.options.Set("entry_functions", nullptr);
+  return DeadCodeElimination(builder->module(), all);
+}
 
 }  // namespace relaxvm::passes

@@ -256,19 +256,9 @@ IRModule SplitLayoutRewritePreproc(IRModule mod, const PassContext& context) {
   std::unique_ptr<ir::TypeContext> facts = ops::MakeTypeContext();
   ir::BlockBuilder builder(facts.get(), mod);
   CallSplitter splitter(&builder);
-  bool changed = false;
-  for (const auto& [var, func] : mod->functions) {
-    auto function = func.as<ir::Function>();
-    if (!function) continue;
-    Expr made = splitter.MutateFunction(*function);
-    if (made.same_as(func)) continue;
-    builder.UpdateFunction(var, made.as<ir::Function>().value());
-    changed = true;
-  }
-  if (!changed) return mod;
-  PassContext all;
-  all.options.Set("entry_functions", nullptr);
-  return DeadCodeElimination(builder.module(), all);
+  return RewriteFunctions(&builder, [&](const ir::Function& func) {
+    return splitter.MutateFunction(func).as<ir::Function>().value();
+  });
 }
 
 }  // namespace relaxvm::passes
