@@ -45,7 +45,8 @@ class Knower : public tir::StmtMutator {
       maximum = &s;
     }
     if (maximum == nullptr || maximum->combine != Combine::kMax || maximum->reduce.size() != 1 ||
-        maximum->finish.defined() || maximum->indices.size() != load->indices.size())
+        maximum->finish.defined() || maximum->indices.size() != load->indices.size() ||
+        IsWrittenSince(*maximum, value))
       return false;
     ffi::Map<Var, Expr> map;
     for (size_t i = 0; i < maximum->indices.size(); ++i) {
@@ -61,6 +62,15 @@ class Knower : public tir::StmtMutator {
       map.Set(along.var, axis.var);
       const Expr one = tir::Substitute(maximum->value, map);
       return AreSameLoads(one, value) || AreSameLoads(one, BeforeWidening(value));
+    });
+  }
+
+  // Are these perhaps other values by now than those that `maximum` read?
+  bool IsWrittenSince(const Stage& maximum, const Expr& value) const {
+    const auto* load = BeforeWidening(value).as<BufferLoadObj>();
+    if (load == nullptr || &maximum >= &stage_) return true;
+    return std::any_of(&maximum + 1, &stage_, [&](const Stage& s) {
+      return s.IsOpaque() || (s.out.has_value() && load->buffer.same_as(*s.out));
     });
   }
 

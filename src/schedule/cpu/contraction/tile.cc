@@ -244,8 +244,14 @@ class TileEmitter {
     return c_.b_is_signed ? tir::DotOfBytes(sum, left, right) : tir::DotOfBytes(sum, right, left);
   }
 
+  using DotOf = std::function<Expr(const Expr& sum, const Expr& left, const Expr& right)>;
+
   // The products of one group of k, added to one set of sums.
   Stmt GroupStep(int64_t set) const {
+    return GroupStep(set,
+                     [&](const Expr& sum, const Expr& a, const Expr& b) { return Dot(sum, a, b); });
+  }
+  Stmt GroupStep(int64_t set, const DotOf& dot) const {
     ffi::Array<Stmt> step;
     std::vector<Var> right;
     for (size_t v = 0; v < part_.columns.size(); ++v) {
@@ -264,34 +270,14 @@ class TileEmitter {
         const Columns& c = part_.columns[v];
         Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
         Expr wide = ir::BroadcastExpr(left, c.lanes), sum = acc_.Load({at});
-        step.push_back(BufferStore(acc_, Dot(sum, wide, right[v]), {at}));
+        step.push_back(BufferStore(acc_, dot(sum, wide, right[v]), {at}));
       }
     }
     return SeqStmt::Flatten(step);
   }
 
-  // The products of a group of k whose pairs keep to 16 bits.
-  Stmt PairsStep(int64_t set) const {
-    ffi::Array<Stmt> step;
-    std::vector<Var> right;
-    for (size_t v = 0; v < part_.columns.size(); ++v) {
-      const Columns& c = part_.columns[v];
-      right.emplace_back("right", Int(32, c.lanes));
-      step.push_back(tir::Bind(right.back(), RightWords(c, v + 1 == part_.columns.size())));
-    }
-    for (int64_t row = 0; row < part_.rows; ++row) {
-      Var left("left", Int(32));
-      step.push_back(tir::Bind(left, LeftWord(row)));
-      for (size_t v = 0; v < part_.columns.size(); ++v) {
-        const Columns& c = part_.columns[v];
-        const Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
-        const Expr wide = ir::BroadcastExpr(left, c.lanes);
-        step.push_back(
-            BufferStore(acc_, tir::DotOfBytePairs(acc_.Load({at}), wide, right[v]), {at}));
-      }
-    }
-    return SeqStmt::Flatten(step);
-  }
+  // The same for a group whose pairs keep to 16 bits.
+  Stmt PairsStep(int64_t set) const { return GroupStep(set, tir::DotOfBytePairs); }
 
   bool ByHalves() const { return c_.group == 4 && c_.by_halves; }
 
