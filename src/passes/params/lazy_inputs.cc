@@ -154,4 +154,18 @@ ir::Function ReadInputsLazily(const ir::Function& func, const ffi::Array<Var>& e
   return InputReader(func, extra, ask).Run();
 }
 
+Results ResultsIn(const Expr& body) {
+  Results results;
+  const auto* tuple = body.as<ir::TupleObj>();
+  const ffi::Array<Expr> fields = tuple != nullptr ? tuple->fields : ffi::Array<Expr>{body};
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (auto var = fields[i].as<ir::Var>()) {
+      results.places[var->get()].push_back(static_cast<int64_t>(i));
+    } else {
+      results.values.emplace_back(static_cast<int64_t>(i), fields[i]);
+    }
+  }
+  return results;
+}
+
 }  // namespace relaxvm::passes

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "ir/module.h"
 
@@ -18,6 +21,13 @@ ir::SeqExpr OneBlock(const ffi::Array<ir::Binding>& bindings, const ir::Expr& bo
                      const ir::Span& span);
 // The result's type as callers see it who only know these parameters.
 ir::Type TypeForCaller(const ir::Type& type, const ffi::Array<ir::Var>& params);
+
+// What a function returns, by its places in the tuple; a single value is result 0.
+struct Results {
+  std::unordered_map<const ffi::Object*, std::vector<int64_t>> places;  // of variables
+  std::vector<std::pair<int64_t, ir::Expr>> values;                     // that no variable holds
+};
+Results ResultsIn(const ir::Expr& body);
 
 // The call that gives the weight number `index`, of any type.
 using AskFor = std::function<ir::Call(int64_t index, const ir::Var& param)>;

@@ -42,7 +42,7 @@ class OutputWriter : public ir::Mutator {
     for (const ir::BindingBlock& block : func_->body->blocks) {
       for (const ir::Binding& b : block->bindings) MutateBinding(b, &bindings);
     }
-    for (const auto& [index, value] : values_) WriteAs(index, value, &bindings);
+    for (const auto& [index, value] : results_.values) WriteAs(index, value, &bindings);
     ir::Tuple none(ffi::Array<Expr>{});
     none->ty = ir::VoidType();
     ir::DictAttrs attrs = func_->attrs;
@@ -76,20 +76,12 @@ class OutputWriter : public ir::Mutator {
         }
       }
     }
-    const auto* tuple = body.as<ir::TupleObj>();
-    const ffi::Array<Expr> fields = tuple != nullptr ? tuple->fields : ffi::Array<Expr>{body};
-    for (size_t i = 0; i < fields.size(); ++i) {
-      if (auto var = fields[i].as<Var>()) {
-        indices_[var->get()].push_back(static_cast<int64_t>(i));
-      } else {
-        values_.emplace_back(static_cast<int64_t>(i), fields[i]);
-      }
-    }
+    results_ = ResultsIn(body);
   }
 
   void Write(const Var& var, ffi::Array<ir::Binding>* out) {
-    auto it = indices_.find(var.get());
-    if (it == indices_.end()) return;
+    auto it = results_.places.find(var.get());
+    if (it == results_.places.end()) return;
     for (int64_t index : it->second) WriteAs(index, var, out);
   }
   void WriteAs(int64_t index, const Expr& value, ffi::Array<ir::Binding>* out) {
@@ -101,8 +93,7 @@ class OutputWriter : public ir::Mutator {
   const ir::Function func_;
   const Var set_ = Var("fset_output", CallbackType(ir::VoidType()));
   Expr result_;
-  std::unordered_map<const ffi::Object*, std::vector<int64_t>> indices_;
-  std::vector<std::pair<int64_t, Expr>> values_;
+  Results results_;
 };
 
 ir::Function ReadInputs(const ir::Function& func) {

@@ -122,7 +122,7 @@ class OutputGiver {
         if (last_use_.at(v) == i) Leave(v);
       }
     }
-    for (const auto& [index, value] : values_) EmitCall(callbacks_.Set(index, value));
+    for (const auto& [index, value] : results_.values) EmitCall(callbacks_.Set(index, value));
     return ir::Function(func_->params, OneBlock(out_, Nothing(), func_->body->span), ir::VoidType(),
                         /*is_pure=*/false, func_->attrs, func_->span);
   }
@@ -155,20 +155,12 @@ class OutputGiver {
           Var item(var->get()->name, type->fields[i]);
           bindings_.push_back(
               ir::VarBinding(item, ir::TupleGetItem(*var, static_cast<int64_t>(i))));
-          indices_[item.get()].push_back(static_cast<int64_t>(i));
+          results_.places[item.get()].push_back(static_cast<int64_t>(i));
         }
         return;
       }
     }
-    const auto* tuple = body.as<ir::TupleObj>();
-    const ffi::Array<Expr> fields = tuple != nullptr ? tuple->fields : ffi::Array<Expr>{body};
-    for (size_t i = 0; i < fields.size(); ++i) {
-      if (auto var = fields[i].as<Var>()) {
-        indices_[var->get()].push_back(static_cast<int64_t>(i));
-      } else {
-        values_.emplace_back(static_cast<int64_t>(i), fields[i]);
-      }
-    }
+    results_ = ResultsIn(body);
   }
 
   void FindLastUses() {
@@ -183,7 +175,7 @@ class OutputGiver {
   void Leave(const ir::VarObj* v) {
     if (!left_.insert(v).second) return;
     const Var var = ffi::GetRef<Var>(v);
-    if (auto it = indices_.find(v); it != indices_.end()) {
+    if (auto it = results_.places.find(v); it != results_.places.end()) {
       for (int64_t index : it->second) EmitCall(callbacks_.Set(index, var));
     }
     if (items_.count(v))
@@ -198,8 +190,7 @@ class OutputGiver {
   const std::unordered_set<const ffi::Object*>& items_;
   std::vector<ir::Binding> bindings_;
   Expr result_;
-  std::unordered_map<const ffi::Object*, std::vector<int64_t>> indices_;
-  std::vector<std::pair<int64_t, Expr>> values_;  // results that no variable holds
+  Results results_;
   std::unordered_map<const ffi::Object*, size_t> last_use_;
   std::unordered_set<const ffi::Object*> left_;
   ffi::Array<ir::Binding> out_;
