@@ -12,6 +12,14 @@ from relaxvm.ir.module import IRModule
 from relaxvm.runtime.executable import VMExecutable
 
 Progress = Callable[[str, int, int], None]
+_DEFAULTS: dict[str, Any] = {
+    "pipeline": "default",
+    "exec_mode": "bytecode",
+    "stop_after": "",
+    "num_threads": 0,
+    "config": {},
+    "progress": None,
+}
 
 
 def compile(
@@ -36,6 +44,7 @@ def compile(
     `progress` is called with the name of the step, how many are done, and how many there are.
     """
     _only_default_tir(tir_pipeline)
+    is_own = not isinstance(mod, IRModule)
     mod, imports = _without_external_modules(_bind(as_module(mod), params))
     pipeline = "default"
     if relax_pipeline not in ("default", "default_build"):
@@ -47,23 +56,42 @@ def compile(
                 if isinstance(relax_pipeline, str)
                 else relax_pipeline(mod)
             )
+            is_own = False
         pipeline = "finish"
     options = {
         "pipeline": pipeline,
-        "target": target_text(target),
         "exec_mode": exec_mode,
         "stop_after": stop_after or "",
         "num_threads": num_threads or 0,
         "config": dict(config or {}),
         "progress": progress,
     }
-    built = func("pipeline.Build")(mod, options)
+    built = _build(mod, target, options, take=is_own)
+    if isinstance(built, VMExecutable):
+        for module in imports:
+            built.import_module(module)
+    return built
+
+
+def compile_last(mod: IRModule, target: Any) -> VMExecutable:
+    """Compiles a module that nobody uses after this: weights are freed as soon as passes have replaced them.
+
+    `mod` is empty afterwards.
+    """
+    executable = _build(mod, target, {}, take=True)
+    assert isinstance(executable, VMExecutable)
+    return executable
+
+
+def _build(
+    mod: IRModule, target: Any, options: Mapping[str, Any], *, take: bool
+) -> VMExecutable | IRModule:
+    all_options = {**_DEFAULTS, **options, "target": target_text(target), "take": take}
+    built = func("pipeline.Build")(mod, all_options)
     if "executable" not in built:
         return built["module"]
     executable = VMExecutable(built["executable"])
     executable.timings = [tuple(row) for row in built["timings"]]
-    for module in imports:
-        executable.import_module(module)
     return executable
 
 

@@ -46,8 +46,22 @@ pipeline::BuildOptions OptionsFrom(const Dict& given) {
   return options;
 }
 
+// What is in `mod`, which is empty afterwards: Python holds its arguments during a call, and with
+// them weights that the passes have long replaced.
+ir::IRModule TakeFrom(const ir::IRModule& mod) {
+  auto* given = const_cast<ir::IRModuleObj*>(mod.get());
+  ir::IRModule taken(std::move(given->functions), std::move(given->attrs),
+                     std::move(given->global_infos));
+  given->functions = {};
+  given->attrs = {};
+  given->global_infos = {};
+  given->RebuildNames();
+  return taken;
+}
+
 // Always {"module", "timings"}; {"executable"} unless the compilation stopped early.
 Dict Build(ir::IRModule mod, Dict given) {
+  if (given["take"].cast<bool>()) mod = TakeFrom(mod);
   pipeline::BuildResult built = pipeline::Build(std::move(mod), OptionsFrom(given));
   Dict result;
   ffi::Array<ffi::Any> timings;

@@ -10,6 +10,7 @@ import pytest
 
 import relaxvm
 from relaxvm import relax
+from relaxvm._compile import compile_last
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
@@ -36,6 +37,21 @@ def test_build_takes_the_arguments_that_users_know() -> None:
     y, z = outputs(relax.build(Twice, target="llvm", exec_mode="bytecode"), X, W)
     np.testing.assert_array_equal(y, X * 2)
     np.testing.assert_array_equal(z, W * W)
+
+
+def test_who_compiles_a_module_as_its_last_user_keeps_nothing_of_it() -> None:
+    bound = relax.transform.BindParams("main", {"w": W})(Twice)
+    executable = compile_last(bound, "llvm")
+    assert not bound.functions
+    y, z = outputs(executable, X)
+    np.testing.assert_array_equal(y, X * 2)
+    np.testing.assert_array_equal(z, W * W)
+
+
+def test_compile_leaves_a_given_module_as_it_is() -> None:
+    text = Twice.script()
+    relaxvm.compile(Twice)
+    assert Twice.script() == text
 
 
 def test_scheduled_programs_do_not_depend_on_the_number_of_threads() -> None:

@@ -155,7 +155,7 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Sig
 
 def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str]]:
     """The executable, its signature, and the digests of the files beside the model with its weights."""
-    from .. import compile as compile_module
+    from .._compile import compile_last
     from ..relax.frontend.onnx import from_onnx
     from ..relax.frontend.onnx.load import external_locations, parse
 
@@ -165,7 +165,7 @@ def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str
     module = from_onnx(model)
     signature = signature.with_types(module)
     del model  # the weights are in the module now
-    executable = compile_module(module, target=target)
+    executable = compile_last(module, target)
     external = {name: _digest(os.path.join(source.folder or "", name)) for name in names}
     return executable, signature, external
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading models: what is damaged or reaches out of the model's folder is refused."""
 
+import gc
 import os
 import tracemalloc
+import weakref
 
 import numpy as np
 import onnx
@@ -30,6 +32,19 @@ def test_reads_path_bytes_and_proto(small, tmp_path):
     path.write_bytes(small.SerializeToString())
     for source in (path, str(path), small.SerializeToString(), small):
         assert read_model(source).proto.graph.name == "g"
+
+
+def test_an_imported_model_is_freed_without_the_collector(small):
+    model = read_model(small)
+    is_alive = weakref.ref(model)
+    gc.disable()
+    try:
+        module = from_onnx(model)
+        del model
+        assert is_alive() is None
+        assert "main" in [var.name_hint for var in module.get_global_vars()]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.99])

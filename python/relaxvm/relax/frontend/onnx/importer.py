@@ -75,7 +75,7 @@ class _Importer:
         self.sanitize = sanitize
         self.builder = relax.BlockBuilder()
         self.g = Graph(model, self.builder)
-        self.g.walk = self._walk
+        self.g.walk = self._walk  # until `run` ends: in a cycle the model would stay in memory
         self.names: set[str] = set()
         self.params: list[tuple[Any, np.ndarray]] = []
 
@@ -88,11 +88,14 @@ class _Importer:
         if self.params:
             attrs["params"] = [relax.const(array).data for _, array in self.params]
         parameters = inputs + [var for var, _ in self.params]
-        with self.builder.function("main", parameters, attrs=attrs) as scope:
-            self._nodes(nodes, [o.name for o in self.graph.output])
-            scope.is_pure = self.g.is_pure
-            outputs = self._outputs()
-            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
+        try:
+            with self.builder.function("main", parameters, attrs=attrs) as scope:
+                self._nodes(nodes, [o.name for o in self.graph.output])
+                scope.is_pure = self.g.is_pure
+                outputs = self._outputs()
+                self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else outputs)
+        finally:
+            del self.g.walk
         module = self.builder.get()
         for var, func in self.g.functions.items():
             module.update_func(var, func)
