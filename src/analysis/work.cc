@@ -44,6 +44,13 @@ class Sum {
   }
   bool is_known() const { return is_known_; }
   bool is_zero() const { return terms_.empty(); }
+  // Absent when it depends on sizes.
+  std::optional<int64_t> Number() const {
+    if (!is_known_ || terms_.size() > 1) return std::nullopt;
+    if (terms_.empty()) return 0;
+    const auto& [key, number] = *terms_.begin();
+    return key.empty() ? std::optional(number) : std::nullopt;
+  }
   std::string Text() const {
     std::string text;
     for (const auto& [key, number] : terms_) {
@@ -128,6 +135,16 @@ class Counter : public tir::StmtVisitor {
       AddBytes(buffers_[i].stores, i, &bytes);
     }
     return text + (bytes.empty() ? "0" : bytes);
+  }
+
+  std::optional<int64_t> NumSteps() const {
+    std::optional<int64_t> steps = operations_.Number();
+    for (const Traffic& traffic : buffers_) {
+      std::optional<int64_t> stores = traffic.stores.Number();
+      if (!steps || !stores) return std::nullopt;
+      *steps += *stores;
+    }
+    return steps;
   }
 
   void VisitFor(const tir::ForObj* loop) override {
@@ -235,5 +252,9 @@ class Counter : public tir::StmtVisitor {
 }  // namespace
 
 std::string WorkOf(const tir::PrimFunc& program) { return Counter(program).Text(); }
+
+std::optional<int64_t> NumSteps(const tir::PrimFunc& program) {
+  return Counter(program).NumSteps();
+}
 
 }  // namespace relaxvm::analysis

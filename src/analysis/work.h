@@ -3,6 +3,8 @@
 // that it has to read and write at least.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tir/stmt.h"
@@ -18,5 +20,9 @@ inline constexpr const char* kWork = "relaxvm.work";
 // + - * / % min max.  Operations are left out when they depend on data.  Branches count in full;
 // scatter and gather count what they touch, never more than the whole tensor.
 std::string WorkOf(const tir::PrimFunc& program);
+
+// Operations and stores of a program of known sizes; absent for others, and when they depend on
+// data.
+std::optional<int64_t> NumSteps(const tir::PrimFunc& program);
 
 }  // namespace relaxvm::analysis

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor programs on constants: compiled in memory, once for all sizes, called through their packed
-// entries; for this machine where the target is one that it cannot run the code of.
+// Tensor programs on constants: compiled in memory, called through their packed entries; for this
+// machine where the target is one that it cannot run the code of.  Most are compiled once for all
+// sizes, and fast; those that compute long are scheduled, each for its sizes.
 #include <tvm/ffi/container/tensor.h>
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/work.h"
 #include "codegen/llvm/kernels.h"
 #include "ir/visitor.h"
 #include "pipeline/build.h"
@@ -16,21 +18,33 @@
 #include "runtime/kernel_context.h"
 #include "runtime/platform/cpus.h"
 #include "runtime/tensor.h"
+#include "schedule/cpu/cpu.h"
 #include "support/in_parallel.h"
 #include "tir/lift_sizes.h"
 
 namespace relaxvm::pipeline {
 namespace {
 
+// From here on better code is worth its compilation: as it is written, a sum of products does some
+// 10^9 operations a second.
+constexpr int64_t kManySteps = 20'000'000;
+
+bool ComputesLong(const tir::PrimFunc& program) {
+  return analysis::NumSteps(program).value_or(0) > kManySteps;
+}
+
 class Evaluator {
  public:
   explicit Evaluator(const std::string& target)
-      : target_(WhyNotHere(target).empty() ? target : "llvm") {}
+      : target_(WhyNotHere(target).empty() ? target : "llvm"), machine_(MachineFor(target_)) {}
 
   std::vector<std::vector<ffi::Tensor>> Run(const std::vector<passes::Evaluation>& work) {
     std::vector<tir::LiftedSizes> lifted;
-    for (const passes::Evaluation& item : work)
-      lifted.push_back(tir::LiftSizes(item.program, &size_names_));
+    for (const passes::Evaluation& item : work) {
+      lifted.push_back(ComputesLong(item.program)
+                           ? tir::LiftedSizes{schedule::cpu::Schedule(item.program, machine_), {}}
+                           : tir::LiftSizes(item.program, &size_names_));
+    }
     std::vector<size_t> kernels = CompiledOf(lifted);
     std::vector<std::vector<ffi::Tensor>> results(work.size());
     InParallel(runtime::NumUsableCpus(), work.size(), [&](size_t i) {
@@ -79,24 +93,34 @@ class Evaluator {
   std::vector<size_t> CompiledOf(const std::vector<tir::LiftedSizes>& work) {
     std::vector<size_t> indices;
     const size_t first = kernels_.size();
-    ffi::Map<ir::GlobalVar, ir::BaseFunc> functions;
+    ffi::Map<ir::GlobalVar, ir::BaseFunc> quick, scheduled;
     for (const tir::LiftedSizes& item : work) {
       const uint64_t hash = ir::StructuralHash(item.program);
       std::optional<size_t> found = Find(hash, item.program);
       if (!found) {
         found = kernels_.size();
         const std::string name = NameOf(*found);
-        functions.Set(ir::GlobalVar(name),
-                      ir::WithAttr(item.program, ir::attr::kGlobalSymbol, ffi::String(name)));
+        const bool is_final = ir::GetAttr<bool>(item.program->attrs, tir::attr::kScheduled, false);
+        (is_final ? scheduled : quick)
+            .Set(ir::GlobalVar(name),
+                 ir::WithAttr(item.program, ir::attr::kGlobalSymbol, ffi::String(name)));
         by_hash_.emplace(hash, *found);
         kernels_.push_back({item.program, nullptr, nullptr});
       }
       indices.push_back(*found);
     }
-    if (kernels_.size() == first) return indices;
+    Compile(quick, /*run_once=*/true, first);
+    Compile(scheduled, /*run_once=*/false, first);
+    return indices;
+  }
+
+  // Fills in the kernels, from `first` on, that these functions are.
+  void Compile(const ffi::Map<ir::GlobalVar, ir::BaseFunc>& functions, bool run_once,
+               size_t first) {
+    if (functions.empty()) return;
     codegen::KernelOptions options;
     options.target = target_;
-    options.run_once = true;
+    options.run_once = run_once;
     options.num_threads = runtime::NumUsableCpus();
     codegen::LoadedKernels loaded =
         codegen::LoadInMemory(codegen::BuildKernels(IRModule(functions), options));
@@ -110,16 +134,17 @@ class Evaluator {
     }
     for (size_t i = first; i < kernels_.size(); ++i) {
       auto at = by_name.find(NameOf(i));
-      RELAXVM_CHECK(at != by_name.end()) << "one program gives one kernel";
+      if (at == by_name.end()) continue;
       kernels_[i].packed = at->second;
       kernels_[i].keep_alive = loaded.keep_alive;
     }
-    return indices;
+    RELAXVM_CHECK(by_name.size() == functions.size()) << "one program gives one kernel";
   }
 
   static std::string NameOf(size_t index) { return "evaluate_" + std::to_string(index); }
 
   std::string target_;
+  target::Machine machine_;
   std::vector<ir::Var> size_names_;
   std::vector<Kernel> kernels_;
   std::unordered_multimap<uint64_t, size_t> by_hash_;

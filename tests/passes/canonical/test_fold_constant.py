@@ -126,3 +126,27 @@ def test_programs_of_one_kind_give_the_values_of_each_shape():
         np.testing.assert_array_equal(next(got).numpy(), flat)
         np.testing.assert_allclose(next(got).numpy(), w.sum(axis=1), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(next(got).numpy(), w * w[:, :1])
+
+
+def test_constants_that_take_long_are_computed_by_scheduled_programs():
+    """Beside others, each with its own values: the two kinds are compiled apart."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s, dtype="float32") for s in [(300, 400), (400, 300), (300, 1)])
+    bb = relaxvm.relax.BlockBuilder()
+    x = relaxvm.relax.Var("x", relaxvm.relax.TensorType((1, 1), "float32"))
+    op, const = relaxvm.relax.op, relaxvm.relax.const
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            product = bb.emit(op.matmul(const(a), const(b)))
+            twice = bb.emit(op.add(const(c), const(c)))
+            turned = bb.emit(op.permute_dims(product))
+            gv = bb.emit_output(relaxvm.relax.Tuple([op.add(x, product), twice, turned]))
+        bb.emit_func_output(gv)
+    mod = bb.get()
+    assert "matmul" not in relaxvm.compile(mod, stop_after="FoldConstant")["main"].script()
+    vm = relaxvm.VirtualMachine(relaxvm.compile(mod), relaxvm.cpu())
+    got = [t.numpy() for t in vm["main"](relaxvm.runtime.tensor(np.zeros((1, 1), "float32")))]
+    want = a.astype("float64") @ b
+    np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(got[1], c + c)
+    np.testing.assert_array_equal(got[2], got[0].T)
