@@ -153,7 +153,7 @@ class Legalizer : public ir::Mutator {
     const ir::OpObj* op = ir::CalledOp(call.get());
     const ops::OpDef& record = ops::RecordOf(op);
     if (record.compute && HasKnownShapes(call.get()))
-      return Bind(binding, CallProgram(call, op), out);
+      return Bind(binding, CallProgram(binding, call, op, out), out);
     if (record.packed != nullptr) return Bind(binding, CallPacked(call, record), out);
     if (record.decompose) return Decompose(binding, call, record, out);
     Fail(
@@ -178,12 +178,23 @@ class Legalizer : public ir::Mutator {
     out->push_back(VarBinding(var, value, binding->span));
   }
 
-  Expr CallProgram(const Call& call, const ir::OpObj* op) {
+  // Arguments of calls are leaves: an item of a tuple gets a variable.
+  static Expr Leaf(const ir::BindingObj* binding, const Expr& arg, ffi::Array<Binding>* out) {
+    if (!arg.as<ir::TupleGetItemObj>()) return arg;
+    Var item = binding->var.as<ir::DataflowVarObj>() ? ir::DataflowVar("item", arg->ty, arg->span)
+                                                     : Var("item", arg->ty, arg->span);
+    out->push_back(VarBinding(item, arg, arg->span));
+    return item;
+  }
+
+  Expr CallProgram(const ir::BindingObj* binding, const Call& call, const ir::OpObj* op,
+                   ffi::Array<Binding>* out) {
     ProgramCall program = OpToProgram(call, *facts_);
     std::string name = op->name;
     name = name.substr(name.rfind('.') + 1);
     ir::GlobalVar var = programs_->AddFunction(program.program, name);
-    ir::Tuple args(program.args, call->span);
+    ir::Tuple args(program.args.Map([&](const Expr& arg) { return Leaf(binding, arg, out); }),
+                   call->span);
     ffi::Array<Expr> call_args = {var, args};
     if (!program.tir_vars.empty()) call_args.push_back(ir::ShapeExpr(program.tir_vars));
     return Call(analysis::GetCoreOp(CoreOp::kCallTir), call_args, ir::Attrs(), {call->ty},

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm import relax
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -149,3 +151,23 @@ def test_check_of_undecided_sizes_uses_what_the_result_gives() -> None:
     x = np.arange(24, dtype="float32").reshape(2, 3, 4)
     shape = relaxvm.runtime.Shape([9, 6])
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x), shape).numpy(), x)
+
+
+def test_items_of_a_tuple_become_arguments_with_variables_of_their_own() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(t: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((4, 3), "float32"))):
+            with R.dataflow():
+                y = R.concat(t, axis=0)
+                R.output(y)
+            return y
+
+    lowered = transform.LegalizeOps()(Mod)
+    assert relax.analysis.well_formed(lowered)
+    text = lowered.script()
+    assert "= t[0]" in text and "= t[1]" in text
+    a, b = (np.arange(3 * n, dtype="float32").reshape(n, 3) for n in (2, 4))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    got = vm["main"]((relaxvm.runtime.tensor(a), relaxvm.runtime.tensor(b))).numpy()
+    np.testing.assert_array_equal(got, np.concatenate([a, b]))
