@@ -97,6 +97,8 @@ int64_t RowsTogether(const RowLoops& rows, const Expr& aligned, const Machine& t
   if (!ir::IsIntValue(aligned, 1) || rows.loops.size() < 2) return 1;
   // What comes into the first cache in time is not waited for: one row is as fast.
   if (traits.fetch_ahead > 0) return 1;
+  // Parts of cache lines that go past the caches to several rows by turns are slower.
+  if (traits.vector_bytes < kLineBytes) return 1;
   if (std::any_of(rows.loops.begin(), rows.loops.end(), IsCostly)) return 1;
   const std::optional<Axis> along = AxisOf(rows.loops.back());
   const auto extent = along.has_value() ? ir::AsInt(along->extent) : std::nullopt;
