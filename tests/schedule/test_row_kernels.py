@@ -82,9 +82,24 @@ def test_transpose(shape: Shape, axes: Shape, dtype: str, target: str, symbolic:
     np.testing.assert_array_equal(got, x.transpose(axes))
 
 
-def test_a_transposed_result_larger_than_the_caches() -> None:
-    x = np.arange(3072 * 3072, dtype="float32").reshape(3072, 3072)
-    np.testing.assert_array_equal(run([x], lambda v: op.permute_dims(v, [1, 0])), x.T)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((3072, 3072), "float32"),  # rows a power of two apart
+        ((4104, 2304), "float32"),  # the same, and no whole number of blocks
+        ((12008, 384), "int64"),
+        ((4112, 4608), "float16"),
+        ((3080, 3001), "float32"),
+    ],
+)
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_transposed_result_larger_than_the_caches(
+    shape: Shape, dtype: str, target: str, symbolic: bool
+) -> None:
+    x, y = numbers(shape, dtype), numbers(shape[::-1], dtype)
+    got = run([x, y], lambda a, b: op.add(op.permute_dims(a, [1, 0]), b), symbolic, target)
+    np.testing.assert_array_equal(got, x.T + y)
 
 
 @pytest.mark.parametrize("row", [4112, 4099])

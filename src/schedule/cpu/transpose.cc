@@ -6,7 +6,10 @@
 // neighbours in the result follow each other, so that memory is written by runs of several lines;
 // while a block is turned round, the next one is fetched in the order of memory.  What is written
 // past the caches goes by narrower blocks of 32 KiB where the first cache has room for more than
-// one, else by blocks of a quarter of the second cache.
+// one, else by blocks of a quarter of the second cache.  Where a vector is less than a cache line
+// and rows of the operand fall into few sets of the caches (their bytes are a multiple of a large
+// power of two), a block is turned round in memory of its own, from where it goes to the result row
+// by row, while the next block is fetched.
 //
 // Turning round takes log2(lanes) steps of two-register shuffles.  First elements inside blocks of
 // 128 bits (interleaving low and high halves, which every vector unit does in one instruction),
@@ -34,6 +37,8 @@ struct BlockShape {
 };
 constexpr BlockShape kPlain = {256, 256, kPrefetch}, kNear = {128, 256, kPrefetchNear};
 constexpr int64_t kNearBytes = 32 << 10;
+// Rows that are a multiple of this many bytes long fall into four of 64 sets, or fewer.
+constexpr int64_t kSharedSets = 1024;
 constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon enough
 
 class TransposeEmitter {
@@ -43,7 +48,8 @@ class TransposeEmitter {
       : stage_(stage),
         block_(past_caches ? PastCaches(traits) : kPlain),
         analyzer_(analyzer),
-        lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {}
+        lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))),
+        past_caches_(past_caches) {}
 
   // Finds the axes that are walked by reads and by writes; false when there are none.
   bool Find() {
@@ -74,7 +80,10 @@ class TransposeEmitter {
     }
     to_ = *to;
     from_ = *from;
-    return !turned_.empty();
+    if (turned_.empty()) return false;
+    by_copy_ = past_caches_ && lanes_ * ElemBytes(stage_) < kLineBytes && RowsShareSets();
+    if (by_copy_) block_ = kPlain;
+    return true;
   }
 
   // One block.
@@ -86,6 +95,13 @@ class TransposeEmitter {
     const Expr first_to = rows_to.var * Expr(block_to), first_from = rows_from.var * block_.from;
     Var tile_to("tile_to", Int(64)), tile_from("tile_from", Int(64));
     const Expr to = first_to + tile_to * Expr(lanes_), from = first_from + tile_from * Expr(lanes_);
+    const Place place{first_to, first_from};
+    if (by_copy_) {
+      // Columns of the block do not begin a power of two apart.
+      pitch_ = block_to + kLineBytes / bytes;
+      copy_ = Buffer("block", {Expr(block_.from * pitch_)}, (*stage_.out).elem_dtype(), "global");
+      copied_ = place;
+    }
     Stmt body = Tile(to, from, /*edge=*/false);
     const Expr to_fits = ir::LessEqual(to + Expr(lanes_), to_.extent);
     const Expr from_fits = ir::LessEqual(from + Expr(lanes_), from_.extent);
@@ -94,16 +110,29 @@ class TransposeEmitter {
       Expr fits = to_divides ? from_fits : from_divides ? to_fits : ir::And(to_fits, from_fits);
       body = tir::IfThenElse(fits, body, Tile(to, from, /*edge=*/true));
     }
-    body = Loop(tile_to, TilesOf(to_, first_to, block_to), ForKind::kSerial, body);
-    const Expr number = tile_from * Expr(block_to / lanes_) + tile_to;
-    body = FetchingNext(body, {first_to, first_from, number}, block_to, bytes);
+    const Expr tiles_to = TilesOf(to_, first_to, block_to),
+               tiles_from = TilesOf(from_, first_from, block_.from);
     RowForm form;
-    form.body = Loop(tile_from, TilesOf(from_, first_from, block_.from), ForKind::kSerial, body);
     for (const Axis& axis : stage_.spatial) {
       if (!axis.var.same_as(to_.var) && !axis.var.same_as(from_.var)) form.rows.push_back(axis);
     }
-    form.rows.push_back(rows_from);
-    form.rows.push_back(rows_to);
+    if (by_copy_) {
+      // Rows of the operand are read as they lie, block after block.
+      body = Loop(tile_from, tiles_from, ForKind::kSerial, body);
+      body = Loop(tile_to, tiles_to, ForKind::kSerial, body);
+      form.body = SeqStmt::Flatten(
+          ffi::Array<Stmt>{tir::AllocBuffer(*copy_), body, StoreCopy(tiles_to, block_to)});
+      form.rows.push_back(rows_to);
+      form.rows.push_back(rows_from);
+    } else {
+      body = Loop(tile_to, tiles_to, ForKind::kSerial, body);
+      const Expr number = tile_from * Expr(block_to / lanes_) + tile_to;
+      const int64_t num_tiles = (block_to / lanes_) * (block_.from / lanes_);
+      body = FetchingNext(body, place, number, num_tiles, block_to);
+      form.body = Loop(tile_from, tiles_from, ForKind::kSerial, body);
+      form.rows.push_back(rows_from);
+      form.rows.push_back(rows_to);
+    }
     form.work = ir::Min(from_.extent, block_.from) * ir::Min(to_.extent, Expr(block_to)) *
                 Expr(CostOf(stage_.value) + 1);
     form.streams = lanes_ * bytes >= kStreamBytes;
@@ -116,6 +145,32 @@ class TransposeEmitter {
     BlockShape block = kPlain;
     block.from = std::max(block.from, traits.l2_bytes / 4 / block.run_bytes);
     return block;
+  }
+
+  // The block that lies turned round in memory of its own goes to the result, row by row.
+  Stmt StoreCopy(const Expr& tiles_to, int64_t block_to) const {
+    Var row("row", Int(64)), tile("tile_to", Int(64)), lane("lane", Int(64));
+    const Expr in_row = tile * Expr(lanes_) + lane;
+    ffi::Map<Var, Expr> map;
+    map.Set(to_.var, copied_.first_to + in_row);
+    map.Set(from_.var, copied_.first_from + row);
+    Expr predicate;
+    if (!Divides(to_)) predicate = ir::Less(in_row, to_.extent - copied_.first_to);
+    const Stmt store = For(lane, 0, lanes_, ForKind::kVectorized,
+                           BufferStore(*stage_.out, copy_->Load({row * Expr(pitch_) + in_row}),
+                                       {tir::Substitute(stage_.indices[0], map)}, predicate));
+    const Expr rows = analyzer_->Simplify(ir::Min(block_.from, from_.extent - copied_.first_from));
+    const Stmt tiles = Loop(tile, tiles_to, ForKind::kSerial, store);
+    return FetchingNext(Loop(row, rows, ForKind::kSerial, tiles), copied_, row, block_.from,
+                        block_to);
+  }
+
+  // Do rows of the operand, as far as is known, fall into few sets of the caches?
+  bool RowsShareSets() const {
+    auto linear = LinearOffset::Of(turned_.front()->indices[0], {Axis{to_.var, Expr(1)}});
+    if (!linear.has_value()) return true;
+    const auto step = ir::AsInt(analyzer_->Simplify(linear->Coeff(to_.var)));
+    return !step.has_value() || *step * ElemBytes(stage_) % kSharedSets == 0;
   }
 
   // 1, 0, or 2 for anything else.
@@ -137,27 +192,39 @@ class TransposeEmitter {
     return ir::Min(elems / lanes_, ir::CeilDiv(axis.extent - first, Expr(lanes_)));
   }
 
-  // A tile of a block, by its number in it.
-  struct Place {
-    Expr first_to, first_from, number;
+  struct Place {  // of a block
+    Expr first_to, first_from;
   };
-  // With each tile (of the loop `tiles`) some lines of the next block are fetched: all of them by
-  // the last tile.
-  Stmt FetchingNext(const Stmt& tiles, const Place& place, int64_t block_to, int64_t bytes) const {
-    const auto* loop = tiles.as<ForObj>();
-    if (loop == nullptr) return tiles;
-    const int64_t line = std::max<int64_t>(1, kLineBytes / bytes), per_row = block_.from / line;
-    const int64_t num_tiles = (block_to / lanes_) * (block_.from / lanes_);
-    const int64_t lines = std::max<int64_t>(1, block_to * per_row / num_tiles);
-    if (per_row % lines != 0) return tiles;
-    const Expr row = ir::FloorDiv(place.number, per_row / lines);
-    const Expr in_row = ir::FloorMod(place.number, per_row / lines) * Expr(lines * line);
-    // Below in the same columns, or at the top of the next ones.
+  // Where the block begins that comes after this one: below in the same columns, or at the top of
+  // the next ones; by copy to the right in the same rows.
+  Place Next(const Place& place, int64_t block_to) const {
+    if (by_copy_) {
+      const Expr right = place.first_from + block_.from;
+      const Expr last = ir::GreaterEqual(right, from_.extent);
+      return {ir::Select(last, place.first_to + Expr(block_to), place.first_to),
+              ir::Select(last, Expr(0), right)};
+    }
     const Expr below = place.first_to + Expr(block_to);
     const Expr last = ir::GreaterEqual(below, to_.extent);
+    return {ir::Select(last, Expr(0), below),
+            ir::Select(last, place.first_from + block_.from, place.first_from)};
+  }
+
+  // `body` is a loop of which iteration `number` of `count` in a block fetches some lines of the
+  // next block: all of them by the last one.
+  Stmt FetchingNext(const Stmt& body, const Place& place, const Expr& number, int64_t count,
+                    int64_t block_to) const {
+    const auto* loop = body.as<ForObj>();
+    if (loop == nullptr) return body;
+    const int64_t line = std::max<int64_t>(1, kLineBytes / ElemBytes(stage_));
+    const int64_t per_row = block_.from / line;
+    const int64_t lines = std::max<int64_t>(1, block_to * per_row / count);
+    if (per_row % lines != 0) return body;
+    const Place next = Next(place, block_to);
     ffi::Map<Var, Expr> map;
-    map.Set(to_.var, ir::Select(last, Expr(0), below) + row);
-    map.Set(from_.var, ir::Select(last, place.first_from + block_.from, place.first_from) + in_row);
+    map.Set(to_.var, next.first_to + ir::FloorDiv(number, per_row / lines));
+    map.Set(from_.var,
+            next.first_from + ir::FloorMod(number, per_row / lines) * Expr(lines * line));
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
     return Annotated(loop, block_.prefetch, Buffer(turned_.front()->buffer).Load({at}));
@@ -195,9 +262,16 @@ class TransposeEmitter {
         predicate = ir::Less(lane, to_.extent - to);
         value = PredicateLoads(value, lane, predicate);
       }
-      Stmt store = For(
-          lane, 0, lanes_, ForKind::kVectorized,
-          BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
+      Buffer out = *stage_.out;
+      Expr index = tir::Substitute(stage_.indices[0], map);
+      if (by_copy_) {
+        out = *copy_;
+        index =
+            (from + Expr(row) - copied_.first_from) * Expr(pitch_) + (to + lane - copied_.first_to);
+        predicate = Expr();  // there is room for all of a tile
+      }
+      Stmt store =
+          For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(out, value, {index}, predicate));
       if (edge) store = tir::IfThenElse(ir::Less(from + Expr(row), from_.extent), store);
       seq.push_back(store);
     }
@@ -229,9 +303,15 @@ class TransposeEmitter {
   }
 
   const Stage& stage_;
-  const BlockShape block_;
+  BlockShape block_;
   arith::Analyzer* analyzer_;
   int64_t lanes_;
+  const bool past_caches_;
+  bool by_copy_ = false;
+  // With `by_copy_`: the block, turned round; elements from a row of it to the next; whence it is.
+  std::optional<Buffer> copy_;
+  int64_t pitch_ = 0;
+  Place copied_;
   Axis to_{Var("to", Int(64)), Expr(1)};
   Axis from_{Var("from", Int(64)), Expr(1)};
   std::vector<BufferLoad> turned_;
