@@ -4,8 +4,8 @@
 //   out[n, y, x, f] = sum over i, j, c of  data[n, y + i * dilation - before, .., g * channels + c]
 //                                          * weight[i, j, c, f],   g = f / filters
 //
-// added up in float32; data and weights may be narrower, data outside of its bounds is 0.  In
-// volumes there is z before y, and the kernel is `layers` deep.
+// added up in float32, where data and weights may be narrower, or in int32 of bytes; data outside
+// of its bounds is 0.  In volumes there is z before y, and the kernel is `layers` deep.
 #pragma once
 
 #include <array>
@@ -26,6 +26,7 @@ struct Convolution {
   bool is_padded = false;                     // by the stage before it
   bool leaves_padding_out = false;            // of its sums, where they are computed as written
   int64_t neighbours = 1;  // channels of an instruction where it is computed directly
+  bool of_bytes = false;
 };
 
 // Stage `at`, which multiplies data with the parameter `weight`.  Absent when it is no convolution

@@ -14,6 +14,7 @@ bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }
 bool IsAtMostFloat32(DLDataType type) {
   return IsFloat(type) && type.bits <= 32 && type.bits >= 16;
 }
+bool IsByte(DLDataType type) { return IsInteger(type) && type.bits == 8; }
 bool StoresInOrder(const Stage& s) {
   if (s.indices.size() != s.spatial.size()) return false;
   for (size_t d = 0; d < s.spatial.size(); ++d) {
@@ -50,8 +51,9 @@ std::optional<Padding> PaddingOf(const Stage& s, arith::Analyzer* analyzer) {
   if (choice == nullptr || choice->intrin != ir::Intrin::kIfThenElse) return std::nullopt;
   const auto* load = choice->args[1].as<BufferLoadObj>();
   const auto* zero = choice->args[2].as<ir::FloatImmObj>();
-  if (load == nullptr || zero == nullptr || zero->value != 0 ||
-      load->indices.size() != s.spatial.size() || !AsksForBounds(choice->args[0], load, analyzer))
+  const bool is_zero = zero != nullptr ? zero->value == 0 : ir::IsIntValue(choice->args[2], 0);
+  if (load == nullptr || !is_zero || load->indices.size() != s.spatial.size() ||
+      !AsksForBounds(choice->args[0], load, analyzer))
     return std::nullopt;
   Padding padding{Buffer(load->buffer), {}};
   for (size_t d = 0; d < s.spatial.size(); ++d) {
@@ -74,11 +76,12 @@ class Reader {
   std::optional<Convolution> Read(const Var& weight) {
     const auto rank = static_cast<size_t>(last_ + 1);
     if (s_.IsOpaque() || s_.combine != Combine::kSum || rank < 4 || rank > 5 ||
-        s_.reduce.size() + 1 != rank || s_.finish.defined() || !StoresInOrder(s_) ||
-        s_.value.dtype() != Float(32))
+        s_.reduce.size() + 1 != rank || s_.finish.defined() || !StoresInOrder(s_))
       return std::nullopt;
+    const DLDataType acc = s_.value.dtype();
+    if (acc != Float(32) && acc != Int(32)) return std::nullopt;
     const auto times = ProductOf(s_.value);
-    if (!times.has_value() || times->a.dtype() != Float(32)) return std::nullopt;
+    if (!times.has_value() || times->a.dtype() != acc) return std::nullopt;
     a_ = StripCasts(times->a).as<BufferLoadObj>();
     b_ = StripCasts(times->b).as<BufferLoadObj>();
     if (a_ == nullptr || b_ == nullptr || !b_->buffer.same_as(weight) ||
@@ -86,11 +89,14 @@ class Reader {
       return std::nullopt;
     if (times->guard.defined() && !AsksForBounds(times->guard, a_, analyzer_)) return std::nullopt;
     Convolution c{Buffer(a_->buffer), Buffer(b_->buffer), *s_.out, rank == 5};
+    c.of_bytes = acc == Int(32);
     for (const Buffer* buffer : {&c.data, &c.weight}) {
-      if (!IsAtMostFloat32(buffer->elem_dtype()) || !IsCompact(*buffer)) return std::nullopt;
+      const DLDataType type = buffer->elem_dtype();
+      const bool is_narrow = c.of_bytes ? IsByte(type) : IsAtMostFloat32(type);
+      if (!is_narrow || !IsCompact(*buffer)) return std::nullopt;
     }
-    if (c.out.elem_dtype() != Float(32) || !IsCompact(c.out)) return std::nullopt;
-    c.neighbours = GroupOf(machine_, times->a, times->b, Float(32));
+    if (c.out.elem_dtype() != acc || !IsCompact(c.out)) return std::nullopt;
+    c.neighbours = GroupOf(machine_, times->a, times->b, acc);
     c.leaves_padding_out = times->guard.defined();
     if (!ReadSizes(&c) || !ReadPlaces(&c) || !ReadChannels(c)) return std::nullopt;
     return c;

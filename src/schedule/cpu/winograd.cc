@@ -20,9 +20,9 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr int64_t kTile = kWinogradTile, kSize = kWinogradSize, kPoints = kSize * kSize;
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
-constexpr int64_t kMostTiles = 24;   // of a block: weights are read once for each block
+constexpr int64_t kMostTiles = 24;  // of a block: weights are read once for each block
+constexpr int64_t kMostTilesOfBytes = 48;
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
 constexpr int64_t kTasksPerCore = 4;
@@ -35,7 +35,11 @@ class WinogradEmitter {
         output_(FlattenStage(output, analyzer)),
         machine_(machine),
         analyzer_(analyzer),
+        tile_(form.Tile()),
+        size_(form.Size()),
+        points_(size_ * size_),
         lanes_(machine.Lanes(4)),
+        in_lanes_(machine.Lanes(SizeInBytes(form.Transformed()))),
         data_(ReadsOf(input)[0]),
         weight_(data_),
         has_depth_(output.spatial.size() == 5),
@@ -53,13 +57,13 @@ class WinogradEmitter {
         panels_(form.PanelsOfGroup()) {
     const std::vector<Var> reads = ReadsOf(product);
     weight_ = Buffer(reads[reads[0].same_as(*input.out) ? 1 : 0]);
-    stride_ = (channels_ + lanes_ - 1) / lanes_ * lanes_;
+    stride_ = (channels_ + in_lanes_ - 1) / in_lanes_ * in_lanes_;
     ChooseBlock();
     slots_ = block_ * (layers_ + taps_ - 1);
-    input_point_ = InOddLines(slots_ * stride_);
-    product_point_ = InOddLines(block_ * layers_ * width_);
-    input_ = Buffer("input", {Expr(kPoints * input_point_)}, Float(32));
-    product_ = Buffer("product", {Expr(kPoints * product_point_)}, Float(32));
+    input_point_ = InOddLines(slots_ * stride_, form.Transformed());
+    product_point_ = InOddLines(block_ * layers_ * width_, form.Summed());
+    input_ = Buffer("input", {Expr(points_ * input_point_)}, form.Transformed());
+    product_ = Buffer("product", {Expr(points_ * product_point_)}, form.Summed());
   }
 
   Stmt Run() {
@@ -84,7 +88,7 @@ class WinogradEmitter {
         tir::AllocBuffer(input_),
         tir::AllocBuffer(product_),
         EachTile(task, deep_ + Expr(taps_ - 1), [&](const Place& at, const Expr& slot) {
-          const Expr reach = (kSize - 1) * form_.dilation;
+          const Expr reach = (size_ - 1) * form_.dilation;
           Expr inside = ir::And(Inside(1, at.y, reach), Inside(2, at.x, reach));
           if (has_depth_) inside = ir::And(inside, Inside(0, at.z, 0));
           return tir::IfThenElse(inside, Input(at, slot, false), Input(at, slot, true));
@@ -92,7 +96,7 @@ class WinogradEmitter {
     const Expr column = first + panel;
     Stmt of_panel = SeqStmt::Flatten(
         {Multiply(column), EachTile(task, deep_, [&](const Place& at, const Expr& slot) {
-           const Expr reach = (kTile - 1) * form_.dilation;
+           const Expr reach = (tile_ - 1) * form_.dilation;
            const Expr inside =
                ir::And(ir::Less(at.y + reach, height_), ir::Less(at.x + reach, breadth_));
            return tir::IfThenElse(inside, Output(at, slot, column, false),
@@ -101,7 +105,7 @@ class WinogradEmitter {
     body.push_back(
         For(panel, 0, ir::Min(Expr(each), Expr(panels_) - first), ForKind::kSerial, of_panel));
     const Expr work =
-        Expr(kPoints * block_ * layers_ * taps_ * channels_ * (width_ / lanes_)) * each;
+        Expr(points_ * block_ * layers_ * taps_ * form_.Depth() * (width_ / lanes_)) * each;
     return SeqStmt::Flatten(
         {Bind(parts, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
          Bind(each, ir::CeilDiv(Expr(panels_), parts)),
@@ -129,8 +133,9 @@ class WinogradEmitter {
   // As many tiles as leave their transforms in half of the cache, all blocks alike.  Of a number of
   // images that is not known each one is cut alike, or as many as fit are one block.
   void ChooseBlock() {
-    const int64_t fit =
-        std::clamp<int64_t>(machine_.l2_bytes / 2 / (kPoints * 4 * stride_), 6, kMostTiles);
+    const int64_t bytes_of_tile = points_ * SizeInBytes(form_.Transformed()) * stride_;
+    const int64_t fit = std::clamp<int64_t>(machine_.l2_bytes / 2 / bytes_of_tile, 6,
+                                            form_.of_bytes ? kMostTilesOfBytes : kMostTiles);
     if (has_depth_) return ChooseLayers(fit);
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
     block_ = fit;
@@ -156,12 +161,12 @@ class WinogradEmitter {
     block_ = Even(tiles, std::clamp<int64_t>(fit / layers_, 1, tiles));
   }
 
-  // Floats from one point to the next: a tile is written to all points at once, and an even number
-  // of cache lines would put them into few sets of the first cache.
-  static int64_t InOddLines(int64_t floats) {
-    constexpr int64_t kLine = kLineBytes / 4;
-    const int64_t lines = (floats + kLine - 1) / kLine;
-    return (lines % 2 == 0 ? lines + 1 : lines) * kLine;
+  // Elements from one point to the next: a tile is written to all points at once, and an even
+  // number of cache lines would put them into few sets of the first cache.
+  static int64_t InOddLines(int64_t elements, DLDataType type) {
+    const int64_t line = kLineBytes / SizeInBytes(type);
+    const int64_t lines = (elements + line - 1) / line;
+    return (lines % 2 == 0 ? lines + 1 : lines) * line;
   }
 
   // `all` in as few parts as `most` allows: the size of one, all alike.
@@ -192,17 +197,26 @@ class WinogradEmitter {
                For(tile, 0, count_, ForKind::kSerial, SeqStmt::Flatten(one)));
   }
 
-  // Registers: `count` vectors.
-  Buffer Registers(int64_t count, ffi::Array<Stmt>* seq) const {
-    Buffer b("registers", {Expr(count * lanes_)}, Float(32), "local");
-    seq->push_back(tir::AllocBuffer(b));
-    return b;
-  }
-  Expr Span(const Expr& from) const { return RampExpr(from, 1, lanes_); }
-  Expr Get(const Buffer& b, int64_t i) const { return b.Load({Span(Expr(i * lanes_))}); }
-  Stmt Put(const Buffer& b, int64_t i, const Expr& value) const {
-    return BufferStore(b, value, {Span(Expr(i * lanes_))});
-  }
+  // Vectors of `type` in registers.
+  struct Registers {
+    Registers(int64_t count, DLDataType type, int64_t lanes, ffi::Array<Stmt>* seq)
+        : buffer("registers", {Expr(count * lanes)}, type, "local"), lanes(lanes) {
+      seq->push_back(tir::AllocBuffer(buffer));
+    }
+    Expr Get(int64_t i) const { return buffer.Load({Span(Expr(i * lanes), lanes)}); }
+    Stmt Put(int64_t i, const Expr& value) const {
+      return BufferStore(buffer, value, {Span(Expr(i * lanes), lanes)});
+    }
+    std::vector<Expr> Row(int64_t count, int64_t first, int64_t step) const {
+      std::vector<Expr> row;
+      for (int64_t i = 0; i < count; ++i) row.push_back(Get(first + i * step));
+      return row;
+    }
+
+    Buffer buffer;
+    int64_t lanes;
+  };
+  static Expr Span(const Expr& from, int64_t lanes) { return RampExpr(from, 1, lanes); }
   Expr Number(double value) const {
     return ir::ConstFloat(DLDataType{kDLFloat, 32, static_cast<uint16_t>(lanes_)}, value);
   }
@@ -210,36 +224,33 @@ class WinogradEmitter {
     return ir::CallIntrin(Intrin::kFma, {Number(factor), a, b});
   }
 
-  using Six = std::array<Expr, kSize>;
   // The input transform along one axis.  `s`: registers for four vectors.
-  Six TransformInput(const Six& d, const Buffer& s, ffi::Array<Stmt>* seq) const {
+  std::vector<Expr> TransformInput(const std::vector<Expr>& d, const Registers& s,
+                                   ffi::Array<Stmt>* seq) const {
+    if (form_.of_bytes) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
-    seq->push_back(Put(s, 0, Fma(-kFF, d[2], d[4])));
-    seq->push_back(Put(s, 1, Fma(-kFF, d[1], d[3])));
-    seq->push_back(Put(s, 2, Fma(-kNN, d[2], d[4])));
-    seq->push_back(Put(s, 3, Fma(-kNN, d[1], d[3])));
+    seq->push_back(s.Put(0, Fma(-kFF, d[2], d[4])));
+    seq->push_back(s.Put(1, Fma(-kFF, d[1], d[3])));
+    seq->push_back(s.Put(2, Fma(-kNN, d[2], d[4])));
+    seq->push_back(s.Put(3, Fma(-kNN, d[1], d[3])));
     return {Fma(kNN * kFF, d[0], Fma(-(kNN + kFF), d[2], d[4])),
-            Fma(kNear, Get(s, 1), Get(s, 0)),
-            Fma(-kNear, Get(s, 1), Get(s, 0)),
-            Fma(kFar, Get(s, 3), Get(s, 2)),
-            Fma(-kFar, Get(s, 3), Get(s, 2)),
+            Fma(kNear, s.Get(1), s.Get(0)),
+            Fma(-kNear, s.Get(1), s.Get(0)),
+            Fma(kFar, s.Get(3), s.Get(2)),
+            Fma(-kFar, s.Get(3), s.Get(2)),
             Fma(kNN * kFF, d[1], Fma(-(kNN + kFF), d[3], d[5]))};
   }
-  std::array<Expr, kTile> TransformOutput(const Six& m, const Buffer& s,
-                                          ffi::Array<Stmt>* seq) const {
+  std::vector<Expr> TransformOutput(const std::vector<Expr>& m, const Registers& s,
+                                    ffi::Array<Stmt>* seq) const {
+    if (form_.of_bytes) return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
-    seq->push_back(Put(s, 0, m[1] + m[2]));
-    seq->push_back(Put(s, 1, m[1] - m[2]));
-    seq->push_back(Put(s, 2, m[3] + m[4]));
-    seq->push_back(Put(s, 3, m[3] - m[4]));
-    return {m[0] + (Get(s, 0) + Get(s, 2)), Fma(kNear, Get(s, 1), Number(kFar) * Get(s, 3)),
-            Fma(kNN, Get(s, 0), Number(kFF) * Get(s, 2)),
-            Fma(kNN * kNear, Get(s, 1), Fma(kFF * kFar, Get(s, 3), m[5]))};
-  }
-  Six Row(const Buffer& b, int64_t first, int64_t step) const {
-    Six row;
-    for (int64_t i = 0; i < kSize; ++i) row[static_cast<size_t>(i)] = Get(b, first + i * step);
-    return row;
+    seq->push_back(s.Put(0, m[1] + m[2]));
+    seq->push_back(s.Put(1, m[1] - m[2]));
+    seq->push_back(s.Put(2, m[3] + m[4]));
+    seq->push_back(s.Put(3, m[3] - m[4]));
+    return {m[0] + (s.Get(0) + s.Get(2)), Fma(kNear, s.Get(1), Number(kFar) * s.Get(3)),
+            Fma(kNN, s.Get(0), Number(kFF) * s.Get(2)),
+            Fma(kNN * kNear, s.Get(1), Fma(kFF * kFar, s.Get(3), m[5]))};
   }
 
   // Of data: the i-th row of a tile's input.
@@ -256,48 +267,63 @@ class WinogradEmitter {
   // One tile of all channels; `guarded`: it may reach over the data's end.
   Stmt Input(const Place& at, const Expr& tile, bool guarded) const {
     Var group("channels", Int(64));
-    const int64_t whole = channels_ / lanes_;
-    ffi::Array<Stmt> seq = {Loop(group, whole, ForKind::kSerial,
-                                 Input(at, tile, group * Expr(lanes_), guarded, false))};
-    if (stride_ != channels_) seq.push_back(Input(at, tile, Expr(whole * lanes_), guarded, true));
+    int64_t done = channels_ / in_lanes_ * in_lanes_;
+    ffi::Array<Stmt> seq = {
+        Loop(group, channels_ / in_lanes_, ForKind::kSerial,
+             Input(at, tile, {group * Expr(in_lanes_), in_lanes_, in_lanes_}, guarded))};
+    const int64_t half = in_lanes_ / 2;
+    if (form_.of_bytes && channels_ - done >= half) {  // masks of bytes are dear
+      seq.push_back(Input(at, tile, {Expr(done), half, half}, guarded));
+      done += half;
+    }
+    if (done < channels_) {
+      const int64_t lanes = std::min(in_lanes_, stride_ - done);
+      seq.push_back(Input(at, tile, {Expr(done), lanes, channels_ - done}, guarded));
+    }
     return SeqStmt::Flatten(seq);
   }
 
-  // One register of channels; `partial`: there are fewer.
-  Stmt Input(const Place& at, const Expr& tile, const Expr& channel, bool guarded,
-             bool partial) const {
+  // A register of channels from `first` on, of which `count` are there.
+  struct Channels {
+    Expr first;
+    int64_t lanes, count;
+  };
+  Stmt Input(const Place& at, const Expr& tile, const Channels& c, bool guarded) const {
     ffi::Array<Stmt> seq;
-    std::array<Var, kSize> lines{Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64)),
-                                 Var("line", Int(64)), Var("line", Int(64)), Var("line", Int(64))};
-    for (int64_t i = 0; i < kSize; ++i)
-      seq.push_back(Bind(lines[static_cast<size_t>(i)], OffsetOf(at, i, channel)));
-    const Buffer half = Registers(kPoints, &seq), line = Registers(kSize, &seq),
-                 scratch = Registers(4, &seq);
-    for (int64_t j = 0; j < kSize; ++j) {
-      for (int64_t i = 0; i < kSize; ++i) {
+    std::vector<Var> lines;
+    for (int64_t i = 0; i < size_; ++i) {
+      lines.emplace_back("line", Int(64));
+      seq.push_back(Bind(lines.back(), OffsetOf(at, i, c.first)));
+    }
+    DLDataType type = form_.Transformed();
+    const Registers half(points_, type, c.lanes, &seq), line(size_, type, c.lanes, &seq),
+        scratch(4, type, c.lanes, &seq);
+    type.lanes = static_cast<uint16_t>(c.lanes);
+    for (int64_t j = 0; j < size_; ++j) {
+      for (int64_t i = 0; i < size_; ++i) {
         Expr predicate;
-        if (partial)
-          predicate = ir::Less(Span(Expr(0)), ir::BroadcastExpr(Expr(channels_ % lanes_), lanes_));
+        if (c.count < c.lanes)
+          predicate = ir::Less(Span(Expr(0), c.lanes), ir::BroadcastExpr(Expr(c.count), c.lanes));
         const Expr offset =
             lines[static_cast<size_t>(i)] + Expr(j * form_.dilation * form_.groups * channels_);
-        Expr value = ir::Cast(Number(0).dtype(), BufferLoad(data_, {Span(offset)}, predicate));
+        Expr value = ir::Cast(type, BufferLoad(data_, {Span(offset, c.lanes)}, predicate));
         if (guarded) {
           Expr inside = ir::And(Inside(1, at.y + Expr(i * form_.dilation), 0),
                                 Inside(2, at.x + Expr(j * form_.dilation), 0));
           if (has_depth_) inside = ir::And(inside, Inside(0, at.z, 0));
-          value = ir::IfThenElse(inside, value, Number(0));
+          value = ir::IfThenElse(inside, value, ir::Const(type, 0));
         }
-        seq.push_back(Put(line, i, value));
+        seq.push_back(line.Put(i, value));
       }
-      const Six out = TransformInput(Row(line, 0, 1), scratch, &seq);
-      for (int64_t a = 0; a < kSize; ++a)
-        seq.push_back(Put(half, a * kSize + j, out[static_cast<size_t>(a)]));
+      const std::vector<Expr> out = TransformInput(line.Row(size_, 0, 1), scratch, &seq);
+      for (int64_t a = 0; a < size_; ++a)
+        seq.push_back(half.Put(a * size_ + j, out[static_cast<size_t>(a)]));
     }
-    for (int64_t a = 0; a < kSize; ++a) {
-      const Six out = TransformInput(Row(half, a * kSize, 1), scratch, &seq);
-      for (int64_t b = 0; b < kSize; ++b) {
-        const Expr to = Expr((a * kSize + b) * input_point_) + tile * Expr(stride_) + channel;
-        seq.push_back(BufferStore(input_, out[static_cast<size_t>(b)], {Span(to)}));
+    for (int64_t a = 0; a < size_; ++a) {
+      const std::vector<Expr> out = TransformInput(half.Row(size_, a * size_, 1), scratch, &seq);
+      for (int64_t b = 0; b < size_; ++b) {
+        const Expr to = Expr((a * size_ + b) * input_point_) + tile * Expr(stride_) + c.first;
+        seq.push_back(BufferStore(input_, out[static_cast<size_t>(b)], {Span(to, c.lanes)}));
       }
     }
     return SeqStmt::Flatten(seq);
@@ -316,20 +342,23 @@ class WinogradEmitter {
   Stmt MultiplyColumns(const Expr& panel, int64_t vectors) const {
     Var point("point", Int(64)), tap("tap", Int(64)), k("k", Int(64));
     Contraction c;
-    c.acc = Float(32);
-    c.stage.reduce = {{tap, Expr(taps_)}, {k, Expr(channels_)}};
+    c.acc = form_.Summed();
+    c.group = form_.Pair();
+    const int64_t depth = form_.Depth();
+    c.stage.reduce = {{tap, Expr(taps_)}, {k, Expr(depth)}};
     c.panel_width = width_;
     // A kernel element's layer lies a block of tiles behind that of the one before.
     const Expr slot = c.row.var + tap * Expr(block_);
-    c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k});
+    c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k * Expr(c.group)});
     c.b = BufferLoad(
         weight_,
-        {(((point * Expr(form_.groups * panels_) + group_ * Expr(panels_) + panel) * Expr(taps_) +
-           tap) *
-              Expr(channels_) +
-          k) *
-             Expr(width_) +
-         c.column});
+        {((((point * Expr(form_.groups * panels_) + group_ * Expr(panels_) + panel) * Expr(taps_) +
+            tap) *
+               Expr(depth) +
+           k) *
+              Expr(width_) +
+          c.column) *
+         Expr(c.group)});
     c.stage.out = product_;
     const int64_t rows = block_ * layers_;
     c.stage.indices = {point * Expr(product_point_) + c.row.var * Expr(width_) + c.vector.var};
@@ -356,7 +385,7 @@ class WinogradEmitter {
     };
     if (higher > 0) add(higher, low + 1, 0);
     add(tiles - higher, low, higher * (low + 1));
-    return For(point, 0, kPoints, ForKind::kSerial, SeqStmt::Flatten(seq));
+    return For(point, 0, points_, ForKind::kSerial, SeqStmt::Flatten(seq));
   }
 
   // One tile of a panel's results; `guarded`: it may reach over the result's end.
@@ -379,27 +408,28 @@ class WinogradEmitter {
   Stmt Output(const Place& at, const Expr& tile, const Expr& panel, const Expr& group, bool guarded,
               bool partial) const {
     ffi::Array<Stmt> seq;
-    const Buffer half = Registers(kTile * kSize, &seq), line = Registers(kSize, &seq),
-                 scratch = Registers(4, &seq), done = Registers(kTile * kTile, &seq);
-    for (int64_t b = 0; b < kSize; ++b) {
-      for (int64_t a = 0; a < kSize; ++a) {
+    const DLDataType type = form_.Summed();
+    const Registers half(tile_ * size_, type, lanes_, &seq), line(size_, type, lanes_, &seq),
+        scratch(4, type, lanes_, &seq), done(tile_ * tile_, type, lanes_, &seq);
+    for (int64_t b = 0; b < size_; ++b) {
+      for (int64_t a = 0; a < size_; ++a) {
         const Expr from =
-            Expr((a * kSize + b) * product_point_) + tile * Expr(width_) + group * Expr(lanes_);
-        seq.push_back(Put(line, a, product_.Load({Span(from)})));
+            Expr((a * size_ + b) * product_point_) + tile * Expr(width_) + group * Expr(lanes_);
+        seq.push_back(line.Put(a, product_.Load({Span(from, lanes_)})));
       }
-      const auto out = TransformOutput(Row(line, 0, 1), scratch, &seq);
-      for (int64_t r = 0; r < kTile; ++r)
-        seq.push_back(Put(half, r * kSize + b, out[static_cast<size_t>(r)]));
+      const std::vector<Expr> out = TransformOutput(line.Row(size_, 0, 1), scratch, &seq);
+      for (int64_t r = 0; r < tile_; ++r)
+        seq.push_back(half.Put(r * size_ + b, out[static_cast<size_t>(r)]));
     }
-    for (int64_t r = 0; r < kTile; ++r) {
-      const auto out = TransformOutput(Row(half, r * kSize, 1), scratch, &seq);
-      for (int64_t s = 0; s < kTile; ++s)
-        seq.push_back(Put(done, r * kTile + s, out[static_cast<size_t>(s)]));
+    for (int64_t r = 0; r < tile_; ++r) {
+      const std::vector<Expr> out = TransformOutput(half.Row(size_, r * size_, 1), scratch, &seq);
+      for (int64_t s = 0; s < tile_; ++s)
+        seq.push_back(done.Put(r * tile_ + s, out[static_cast<size_t>(s)]));
     }
     const Expr filter = panel * Expr(width_) + group * Expr(lanes_);
-    for (int64_t r = 0; r < kTile; ++r) {
-      for (int64_t s = 0; s < kTile; ++s) {
-        Stmt store = Store(at, r, s, filter, done, partial);
+    for (int64_t r = 0; r < tile_; ++r) {
+      for (int64_t s = 0; s < tile_; ++s) {
+        Stmt store = Store(at, r, s, filter, done.buffer, partial);
         if (guarded)
           store = tir::IfThenElse(ir::And(ir::Less(at.y + Expr(r * form_.dilation), height_),
                                           ir::Less(at.x + Expr(s * form_.dilation), breadth_)),
@@ -419,7 +449,7 @@ class WinogradEmitter {
     map.Set(output_.spatial[at_height_].var, at.y + Expr(r * form_.dilation));
     map.Set(output_.spatial[at_height_ + 1].var, at.x + Expr(s * form_.dilation));
     map.Set(output_.spatial[at_height_ + 2].var, group_ * Expr(filters_) + filter + lane);
-    Expr value = done.Load({Expr((r * kTile + s) * lanes_) + lane});
+    Expr value = done.Load({Expr((r * tile_ + s) * lanes_) + lane});
     if (output_.finish.defined()) {
       map.Set(output_.reduced, value);
       value = tir::Substitute(output_.finish, map);
@@ -438,7 +468,8 @@ class WinogradEmitter {
   Stage output_;
   const Machine& machine_;
   arith::Analyzer* analyzer_;
-  int64_t lanes_;
+  int64_t tile_, size_, points_;  // of results, of input; of transforms
+  int64_t lanes_, in_lanes_;      // of sums, of the transformed input
   Buffer data_, weight_;
   bool has_depth_;
   size_t at_height_;                             // dimension of data and result

@@ -12,6 +12,10 @@
 // of neighbouring images.  Groups of channels have panels of U of their own.  U is made of the
 // weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity the largest error stays
 // within twice that of adding up the nine products (docs/performance.md).
+//
+// Bytes, where the machine multiplies their 16-bit halves, have F(2x2, 3x3) with the points 0, +-1
+// and infinity: V and four times U are integers of 16 bits, products go by pairs of channels, and
+// the sums in 32 bits are four times the results, exactly.
 #pragma once
 
 #include <array>
@@ -20,8 +24,7 @@
 
 namespace relaxvm::schedule::cpu {
 
-inline constexpr int64_t kWinogradTile = 4;
-inline constexpr int64_t kWinogradSize = 6;  // of the input tile, and of its transform
+inline constexpr int64_t kWinogradSize = 6;  // of the largest input tile, and of its transform
 // The points other than 0 and infinity: +-kWinogradNear, +-kWinogradFar.
 inline constexpr double kWinogradNear = 0.625, kWinogradFar = 1.5;
 
@@ -37,13 +40,22 @@ struct WinogradForm {
   int64_t dilation = 1;                       // of y and x
   std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
 
+  bool of_bytes = false;  // by integers
+
+  int64_t Tile() const { return of_bytes ? 2 : 4; }  // results of a tile along y, or x
+  int64_t Size() const { return Tile() + 2; }        // of its input, and of the transform
+  int64_t Pair() const { return of_bytes ? 2 : 1; }  // channels that a product takes together
+  int64_t Depth() const { return (channels + Pair() - 1) / Pair(); }
+  DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
+  DLDataType Summed() const { return of_bytes ? Int(32) : Float(32); }
   int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
   // Rows (or columns) of tiles of `size` results, and the first result of one.
   Expr TilesOf(const Expr& size) const;
   Expr PlaceOf(const Expr& tile) const;
 };
 
-// Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes.
+// Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes. Sums of bytes
+// are divided by a stage behind them.
 std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at);
 // All three, tile block by tile block; `output` with what finishes it.
 Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,

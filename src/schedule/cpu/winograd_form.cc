@@ -2,11 +2,11 @@
 // WinogradOperand: from a convolution to the three stages of its Winograd form, and back
 // (ReadWinograd).
 #include <algorithm>
-#include <array>
 
 #include "schedule/cpu/context.h"
 #include "schedule/cpu/convolution.h"
 #include "schedule/cpu/winograd.h"
+#include "schedule/cpu/winograd_values.h"
 #include "target/packed.h"
 #include "tir/tensor.h"
 
@@ -17,125 +17,16 @@ using tir::BufferLoadObj;
 using tir::Indices;
 using tir::Tensor;
 
-constexpr int64_t kTile = kWinogradTile, kSize = kWinogradSize;
-constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
-using Row = std::array<double, kSize>;
-
-// Row a: the coefficients of the product of (x - point) over all points but the a-th.
-constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
-constexpr std::array<Row, kSize> kInput = {{{kNN * kFF, 0, -(kNN + kFF), 0, 1, 0},
-                                            {0, -kNear * kFF, -kFF, kNear, 1, 0},
-                                            {0, kNear * kFF, -kFF, -kNear, 1, 0},
-                                            {0, -kFar * kNN, -kNN, kFar, 1, 0},
-                                            {0, kFar * kNN, -kNN, -kFar, 1, 0},
-                                            {0, kNN * kFF, 0, -(kNN + kFF), 0, 1}}};
-// Column a: the powers of the a-th point.
-constexpr std::array<Row, kTile> kOutput = {
-    {{1, 1, 1, 1, 1, 0},
-     {0, kNear, -kNear, kFar, -kFar, 0},
-     {0, kNN, kNN, kFF, kFF, 0},
-     {0, kNN * kNear, -kNN * kNear, kFF * kFar, -kFF * kFar, 1}}};
-// Row i: the i-th powers of the points over the product of their distances to the others.
-constexpr double kAtZero = kNN * kFF, kAtNear = 2 * kNN * (kNN - kFF),
-                 kAtFar = 2 * kFF * (kFF - kNN);
-constexpr std::array<Row, 3> kWeight = {
-    {{1 / kAtZero, 1 / kAtNear, 1 / kAtNear, 1 / kAtFar, 1 / kAtFar, 0},
-     {0, kNear / kAtNear, -kNear / kAtNear, kFar / kAtFar, -kFar / kAtFar, 0},
-     {0, kNN / kAtNear, kNN / kAtNear, kFF / kAtFar, kFF / kAtFar, 1}}};
-
-// row[i]
-Expr At(const Row& row, const Expr& i) {
-  Expr value = ir::ConstFloat(Float(32), row[kSize - 1]);
-  for (size_t at = kSize - 1; at-- > 0;)
-    value = ir::Select(ir::Equal(i, static_cast<int64_t>(at)), ir::ConstFloat(Float(32), row[at]),
-                       value);
-  return value;
-}
-// rows[i][j]
-template <size_t kRows>
-Expr At(const std::array<Row, kRows>& rows, const Expr& i, const Expr& j) {
-  Expr value = At(rows[kRows - 1], j);
-  for (size_t at = kRows - 1; at-- > 0;)
-    value = ir::Select(ir::Equal(i, static_cast<int64_t>(at)), At(rows[at], j), value);
-  return value;
-}
-
-using Load = std::function<Expr(const Indices&)>;
-
-// Indices begin with those of the point, then comes the image, in volumes the layer.
-bool HasDepth(const Indices& i) { return i.size() == 7; }
-
-// Where `place` lies among the results of its tile, and which tile that is.
-Expr InTile(const WinogradForm& form, const Expr& place) {
-  const Expr of_image = form.dilation == 1 ? place : ir::FloorDiv(place, form.dilation);
-  return ir::FloorMod(of_image, kTile);
-}
-Expr TileOf(const WinogradForm& form, const Expr& place) {
-  const Expr tile = ir::FloorDiv(place, kTile * form.dilation);
-  if (form.dilation == 1) return tile;
-  return tile * Expr(form.dilation) + ir::FloorMod(place, form.dilation);
-}
-
-// i: a, b, n, [z,] y, x, channel; r: the place in the input tile.
-Expr InputValue(const WinogradForm& form, const Load& data, const ffi::Array<Expr>& shape,
-                const Indices& i, const Indices& r) {
-  const int64_t at = HasDepth(i) ? 4 : 3;
-  Indices from = {i[2]};
-  if (HasDepth(i)) from.push_back(i[3] - Expr(form.before[0]));
-  for (int64_t d = 0; d < 2; ++d)
-    from.push_back(form.PlaceOf(i[at + d]) + r[d] * Expr(form.dilation) -
-                   Expr(form.before[static_cast<size_t>(1 + d)]));
-  Expr inside = ir::BoolImm(true);
-  for (int64_t d = 1; d < static_cast<int64_t>(from.size()); ++d)
-    inside = ir::And(inside, ir::And(ir::LessEqual(0, from[d]), ir::Less(from[d], shape[d])));
-  from.push_back(i[at + 2]);
-  return At(kInput, i[0], r[0]) * At(kInput, i[1], r[1]) *
-         ir::IfThenElse(inside, ir::Cast(Float(32), data(from)), ir::ConstFloat(Float(32), 0));
-}
-
-// i: a, b, n, [z,] y, x, filter; r: [layer of the kernel,] channel
-Expr ProductValue(const WinogradForm& form, const Load& input, const Load& weight, const Indices& i,
-                  const Indices& r) {
-  Indices from = {i[0], i[1], i[2]};
-  if (HasDepth(i)) from.push_back(i[3] + r[0]);
-  for (int64_t d = HasDepth(i) ? 4 : 3; d < static_cast<int64_t>(i.size()) - 1; ++d)
-    from.push_back(i[d]);
-  const Expr& channel = r[r.size() - 1];
-  const Expr k = HasDepth(i) ? r[0] * Expr(form.channels) + channel : channel;
-  Expr filter = i[i.size() - 1], panel;
-  if (form.groups == 1) {
-    from.push_back(channel);
-    panel = ir::FloorDiv(filter, form.width);
-  } else {
-    const Expr group = ir::FloorDiv(filter, form.filters);
-    filter = ir::FloorMod(filter, form.filters);
-    from.push_back(group * Expr(form.channels) + channel);
-    panel = group * Expr(form.PanelsOfGroup()) + ir::FloorDiv(filter, form.width);
-  }
-  return input(from) * weight({i[0], i[1], panel, k, ir::FloorMod(filter, form.width)});
-}
-
-// i: n, [z,] h, w, filter; r: a, b
-Expr OutputValue(const WinogradForm& form, const Load& product, const Indices& i,
-                 const Indices& r) {
-  const int64_t at = i.size() == 5 ? 2 : 1;
-  Indices from = {r[0], r[1], i[0]};
-  if (at == 2) from.push_back(i[1]);
-  for (const Expr& e : {TileOf(form, i[at]), TileOf(form, i[at + 1]), i[at + 2]}) from.push_back(e);
-  return At(kOutput, InTile(form, i[at]), r[0]) * At(kOutput, InTile(form, i[at + 1]), r[1]) *
-         product(from);
-}
-
-Load LoadsOf(const Tensor& tensor) {
+WinogradLoad LoadsOf(const Tensor& tensor) {
   return [&tensor](const Indices& i) { return tensor(i); };
 }
-Load LoadsOf(const Buffer& buffer) {
+WinogradLoad LoadsOf(const Buffer& buffer) {
   return [&buffer](const Indices& i) { return buffer.Load(i); };
 }
 
 WinogradForm FormOf(const Convolution& c, const Machine& machine) {
   const int64_t width = target::PanelVectors(machine, c.filters, 4) * machine.Lanes(4);
-  return {c.channels, c.filters, width, c.groups, c.dilation, c.before};
+  return {c.channels, c.filters, width, c.groups, c.dilation, c.before, c.of_bytes};
 }
 
 // That a core gets in the time of one multiply-add of vectors.
@@ -157,9 +48,49 @@ double ShareOnData(const Convolution& c, int64_t d, size_t spatial) {
   return static_cast<double>(on_data) / static_cast<double>(3 * windows);
 }
 
+// Do four times the sums fit into 32 bits, whatever the bytes are?
+bool FitsBytes(const Convolution& c) {
+  auto largest = [](const Buffer& bytes) -> int64_t {
+    return IsUInt(bytes.elem_dtype()) ? 255 : 128;
+  };
+  return 4 * 9 * c.channels * largest(c.data) * largest(c.weight) < int64_t{1} << 31;
+}
+
+// The same for bytes, in the time of a product of a vector's pairs and its addition; computed
+// directly some of the weights go by larger steps (PairNotes).
+bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Machine& machine) {
+  const int64_t lanes = machine.Lanes(4);
+  if (!machine.dot_by_halves || c.has_depth || lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3 ||
+      (c.groups > 1 && c.filters < lanes) || !FitsBytes(c))
+    return false;
+  auto size = [&](int64_t dim, int64_t usual) {
+    return ir::AsInt(c.out.shape()[dim]).value_or(usual);
+  };
+  auto tiles_of = [&](int64_t results) {
+    return static_cast<double>(ir::AsInt(form.TilesOf(results)).value());
+  };
+  const auto images = static_cast<double>(size(0, 1));
+  const int64_t height = size(1, kUsualSize), across = size(2, kUsualSize);
+  const double tiles = images * tiles_of(height) * tiles_of(across);
+  const auto in = static_cast<double>((c.channels + 2 * lanes - 1) / (2 * lanes)),
+             out = static_cast<double>((c.filters + lanes - 1) / lanes),
+             depth = static_cast<double>(form.Depth());
+  const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
+  const double direct_bytes = 9 * columns * 2 * depth, bytes = 4 * 16 * columns * depth;
+  const double direct =
+      images * static_cast<double>(height * across) * (9 * 0.85 * depth + 6) * out +
+      direct_bytes / kBytesFromMemory;
+  const double work = tiles * (16 * (depth + 1.5) * out + 20 * in + 15 * out);
+  const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
+  const double reading =
+      bytes / kBytesFromMemory + bytes / kBytesFromCache * std::max(0.0, tiles / 48 - 1);
+  return bytes * static_cast<double>(c.groups) <= cache / 3 && work + reading < direct;
+}
+
 // Is the form clearly faster?  In cycles of one multiply-add of vectors; measured shares.
 bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
+  if (c.of_bytes) return IsWorthItForBytes(c, form, machine);
   // Groups that do not fill a vector lie side by side in one where they are computed directly.
   if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3 || (c.groups > 1 && c.filters < lanes))
     return false;
@@ -204,21 +135,21 @@ PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const 
         const int64_t panels = form.PanelsOfGroup();
         const Expr of_group = ir::FloorMod(i[2], panels) * Expr(form.width) + i[4];
         const Expr filter = ir::FloorDiv(i[2], panels) * Expr(form.filters) + of_group;
-        Expr sum;
-        for (size_t h = 0; h < 3; ++h) {
-          Expr line;
-          for (size_t w = 0; w < 3; ++w) {
-            Indices from = {static_cast<int64_t>(h), static_cast<int64_t>(w), i[3], filter};
-            if (c.has_depth)
-              from = {ir::FloorDiv(i[3], c.channels), from[0], from[1],
-                      ir::FloorMod(i[3], c.channels), filter};
-            Expr part = At(kWeight[w], i[1]) * ir::Cast(Float(32), x(from));
-            line = line.defined() ? line + part : part;
-          }
-          line = At(kWeight[h], i[0]) * line;
-          sum = sum.defined() ? sum + line : line;
+        Expr channel = ir::FloorMod(i[3], form.Depth()), inside = ir::Less(of_group, form.filters);
+        if (form.of_bytes) {
+          channel = channel * Expr(form.Pair()) + i[5];
+          inside = ir::And(inside, ir::Less(channel, form.channels));
         }
-        return ir::IfThenElse(ir::Less(of_group, form.filters), sum, ir::ConstFloat(Float(32), 0));
+        const Expr sum = WinogradWeight(
+            form,
+            [&](const Indices& at) {
+              Indices from = {at[0], at[1], channel, filter};
+              if (c.has_depth)
+                from = {ir::FloorDiv(i[3], c.channels), at[0], at[1], channel, filter};
+              return x(from);
+            },
+            i[0], i[1]);
+        return ir::IfThenElse(inside, sum, ir::Const(form.Transformed(), 0));
       },
       "transformed");
   return tir::CreatePrimFunc({x}, {transformed});
@@ -229,31 +160,40 @@ std::vector<tir::Stmt> ThreeStages(const Convolution& c, const WinogradForm& for
                                    const Buffer& weight) {
   const ffi::Array<Expr>&in = c.data.shape(), &out = c.out.shape();
   const int64_t at = c.has_depth ? 2 : 1;
-  const tir::Reducer sum = tir::SumReducer(Float(32));
-  Tensor data("data", in, c.data.elem_dtype()), u("weight", weight.shape(), Float(32));
+  const tir::Reducer sum = tir::SumReducer(form.Summed());
+  const Expr size = form.Size();
+  Tensor data("data", in, c.data.elem_dtype()), u("weight", weight.shape(), form.Transformed());
   auto shape = [&](int64_t layers, int64_t last) {
-    ffi::Array<Expr> dims = {kSize, kSize, out[0]};
+    ffi::Array<Expr> dims = {size, size, out[0]};
     if (c.has_depth) dims.push_back(out[1] + Expr(layers - 1));
     for (const Expr& dim : {form.TilesOf(out[at]), form.TilesOf(out[at + 1]), Expr(last)})
       dims.push_back(dim);
     return dims;
   };
   Tensor v = tir::Reduce(
-      shape(c.layers, form.groups * form.channels), {kSize, kSize}, sum,
-      [&](const Indices& i, const Indices& r) { return InputValue(form, LoadsOf(data), in, i, r); },
+      shape(c.layers, form.groups * form.channels), {size, size},
+      tir::SumReducer(form.Transformed()),
+      [&](const Indices& i, const Indices& r) {
+        return WinogradInput(form, LoadsOf(data), in, i, r);
+      },
       "winograd_input");
   ffi::Array<Expr> summed = {Expr(form.channels)};
   if (c.has_depth) summed = {Expr(c.layers), Expr(form.channels)};
   Tensor m = tir::Reduce(
       shape(1, form.groups * form.filters), summed, sum,
       [&](const Indices& i, const Indices& r) {
-        return ProductValue(form, LoadsOf(v), LoadsOf(u), i, r);
+        return WinogradProduct(form, LoadsOf(v), LoadsOf(u), i, r);
       },
       "winograd_product");
   Tensor y = tir::Reduce(
-      out, {kSize, kSize}, sum,
-      [&](const Indices& i, const Indices& r) { return OutputValue(form, LoadsOf(m), i, r); },
+      out, {size, size}, sum,
+      [&](const Indices& i, const Indices& r) { return WinogradOutput(form, LoadsOf(m), i, r); },
       "winograd_output");
+  if (form.of_bytes) {
+    const Tensor sums = y;
+    y = tir::Compute(
+        out, [&](const Indices& i) { return WinogradResult(form, sums(i)); }, "winograd_result");
+  }
   ffi::Array<Var> sizes;
   for (const ffi::Array<Expr>* shape : {&in, &out}) {
     for (const Expr& dim : *shape) {
@@ -301,6 +241,7 @@ std::optional<WinogradForm> CandidateOf(const Stage& input, const Stage& product
                                         const Buffer& weight) {
   auto extent = [](const Axis& axis) { return ir::AsInt(axis.extent).value_or(0); };
   WinogradForm form{extent(product.reduce.back()), 0, ir::AsInt(weight.shape()[4]).value_or(0)};
+  form.of_bytes = weight.elem_dtype() == Int(16);
   const int64_t channels = extent(input.spatial.back()), filters = extent(output.spatial.back());
   if (form.channels < 1 || form.width < 1 || channels % form.channels != 0) return std::nullopt;
   form.groups = channels / form.channels;
@@ -360,10 +301,10 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   const WinogradForm form = FormOf(*c, machine);
   if (!IsWorthIt(*c, form, machine)) return std::nullopt;
 
-  const ffi::Array<Expr> shape = {Expr(kSize), Expr(kSize),
-                                  Expr(form.groups * form.PanelsOfGroup()),
-                                  Expr(c->layers * c->channels), Expr(form.width)};
-  const Buffer weight(plain->name, shape, Float(32));
+  ffi::Array<Expr> shape = {form.Size(), form.Size(), form.groups * form.PanelsOfGroup(),
+                            c->layers * form.Depth(), form.width};
+  if (form.of_bytes) shape.push_back(form.Pair());
+  const Buffer weight(plain->name, shape, form.Transformed());
   ffi::Array<tir::Stmt> allocs, nests;
   auto add = [&](const tir::Stmt& part) {
     (part.as<tir::AllocBufferObj>() ? allocs : nests).push_back(part);
@@ -383,17 +324,17 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   copy->params.Set(static_cast<int64_t>(param), weight);
   copy->body = tir::SeqStmt::Flatten(allocs);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       TransformWeights(*c, form, plain, shape), shape, Float(32)};
+                       TransformWeights(*c, form, plain, shape), shape, form.Transformed()};
 }
 
 Expr WinogradForm::TilesOf(const Expr& size) const {
-  const Expr tiles = ir::CeilDiv(size, kTile * dilation);
+  const Expr tiles = ir::CeilDiv(size, Tile() * dilation);
   return dilation == 1 ? tiles : tiles * Expr(dilation);
 }
 
 Expr WinogradForm::PlaceOf(const Expr& tile) const {
-  if (dilation == 1) return tile * Expr(kTile);
-  return ir::FloorDiv(tile, dilation) * Expr(kTile * dilation) + ir::FloorMod(tile, dilation);
+  if (dilation == 1) return tile * Expr(Tile());
+  return ir::FloorDiv(tile, dilation) * Expr(Tile() * dilation) + ir::FloorMod(tile, dilation);
 }
 
 std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at) {
@@ -417,7 +358,9 @@ std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at) {
   const std::vector<Var> data = ReadsOf(input), weights = ReadsOf(product);
   if (data.size() != 1 || weights.size() != 2) return std::nullopt;
   const Buffer source(data[0]), weight(weights[weights[0].same_as(*input.out) ? 1 : 0]);
-  if (weight.shape().size() != 5 || source.shape().size() != rank) return std::nullopt;
+  const bool of_bytes = weight.elem_dtype() == Int(16);
+  if (weight.shape().size() != (of_bytes ? 6U : 5U) || source.shape().size() != rank)
+    return std::nullopt;
   const auto form = CandidateOf(input, product, output, source, weight);
   if (!form.has_value()) return std::nullopt;
   auto vars = [](const std::vector<Axis>& axes) {
@@ -425,15 +368,16 @@ std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at) {
     for (const Axis& axis : axes) all.push_back(axis.var);
     return all;
   };
-  const bool same = ir::StructuralEqual(InputValue(*form, LoadsOf(source), source.shape(),
-                                                   vars(input.spatial), vars(input.reduce)),
-                                        input.value) &&
-                    ir::StructuralEqual(ProductValue(*form, LoadsOf(*input.out), LoadsOf(weight),
-                                                     vars(product.spatial), vars(product.reduce)),
-                                        product.value) &&
-                    ir::StructuralEqual(OutputValue(*form, LoadsOf(*product.out),
-                                                    vars(output.spatial), vars(output.reduce)),
-                                        output.value);
+  const bool same =
+      ir::StructuralEqual(WinogradInput(*form, LoadsOf(source), source.shape(), vars(input.spatial),
+                                        vars(input.reduce)),
+                          input.value) &&
+      ir::StructuralEqual(WinogradProduct(*form, LoadsOf(*input.out), LoadsOf(weight),
+                                          vars(product.spatial), vars(product.reduce)),
+                          product.value) &&
+      ir::StructuralEqual(
+          WinogradOutput(*form, LoadsOf(*product.out), vars(output.spatial), vars(output.reduce)),
+          output.value);
   return same ? form : std::nullopt;
 }
 

@@ -239,6 +239,7 @@ class TileEmitter {
   }
 
   Expr Dot(const Expr& sum, const Expr& left, const Expr& right) const {
+    if (c_.group == 2 && !IsFloat(c_.acc)) return tir::DotOfHalves(sum, left, right);
     if (c_.group == 2) return tir::DotOfPairs(sum, left, right);
     if (c_.BothSigned() && c_.dot_signed) return tir::DotOfSignedBytes(sum, left, right);
     return c_.b_is_signed ? tir::DotOfBytes(sum, left, right) : tir::DotOfBytes(sum, right, left);
