@@ -31,6 +31,15 @@ inline void Pause() {
 #endif
 }
 
+// A thread begins with the float state of the one that made it, which may be a kernel that takes
+// subnormals for 0 (codegen/llvm/emit_float_state.cc): back to what programs begin with.
+inline void ResetFloatState() {
+#if defined(__x86_64__)
+  constexpr unsigned kMaskAllExceptions = 0x1f80;
+  __builtin_ia32_ldmxcsr(kMaskAllExceptions);
+#endif
+}
+
 }  // namespace
 
 ThreadPool::Caller::Caller() { ++caller_depth; }
@@ -128,6 +137,7 @@ void ThreadPool::WakeWorkers(int count) {
 }
 
 void ThreadPool::WorkerLoop(int share, uint32_t seen) {
+  ResetFloatState();
   Bed& bed = beds_[static_cast<size_t>(share)];
   bed.thread.store(CurrentThread(), std::memory_order_relaxed);
   while (true) {

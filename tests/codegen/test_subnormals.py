@@ -4,6 +4,7 @@ them, on every thread and also after such a kernel."""
 
 from __future__ import annotations
 
+import multiprocessing
 import platform
 from collections.abc import Callable
 
@@ -67,3 +68,19 @@ def test_sums_of_products_alone(form: Form, known: bool, rows: int, columns: int
         assert not sums.numpy().any()
         np.testing.assert_array_equal(twice.numpy().view("int32"), (y + y).view("int32"))
         assert (y + y)[0] != 0  # this thread's arithmetic is as it was
+
+
+def first_loop_is_a_product() -> None:
+    vm = sums_and_twice(product, 4000, 256)
+    x, y = np.full((4000, 64), 1e30, "float32"), np.full(1 << 20, TINY)
+    for _ in range(20):
+        _, twice = vm["main"](relaxvm.runtime.tensor(x), relaxvm.runtime.tensor(y))
+        np.testing.assert_array_equal(twice.numpy().view("int32"), (y + y).view("int32"))
+
+
+def test_threads_that_a_product_starts_keep_subnormals() -> None:
+    """In a process of its own, where no loop has started threads before."""
+    spawned = multiprocessing.get_context("spawn").Process(target=first_loop_is_a_product)
+    spawned.start()
+    spawned.join(120)
+    assert spawned.exitcode == 0
