@@ -56,7 +56,9 @@ class Options:
 class Layer:
     """One node: its weights by direction, ready for the loop."""
 
-    def __init__(self, g: Any, cell: Cell, x: Any, w: Any, r: Any, options: Options) -> None:
+    def __init__(
+        self, g: Any, cell: Cell, x: Any, w: Any, r: Any, options: Options, *states: Any | None
+    ) -> None:
         self.g, self.cell, self.options = g, cell, options
         if options.direction not in ("forward", "reverse", "bidirectional"):
             raise ValueError(f"direction '{options.direction}' is unknown")
@@ -70,13 +72,20 @@ class Layer:
         r = g.checked(r, [self.directions, rows, self.hidden])
         w = g.checked(w, [self.directions, rows, g.shape(w)[2]])
         # A kernel with a known depth is several times as fast as one for any.
-        self.x = g.checked(x, [*g.shape(x)[:2], g.shape(w)[2]])
+        steps, batch = g.shape(x)[:2]
+        self.x = g.checked(x, [steps, self._known_batch(states, batch), g.shape(w)[2]])
         self.blocks = -(-self.hidden // cell.width)
         packed = self._packed(w)  # [D, blocks, input, gates, width]
         self.width = self.directions * self.blocks * cell.gates * cell.width
         self.w = op.reshape(op.permute_dims(packed, [2, 0, 1, 3, 4]), [g.shape(w)[2], self.width])
         self.r = g.emit(self._packed(r))
         self.steps, self.batch = g.shape(self.x)[:2]
+
+    def _known_batch(self, states: tuple, batch: Any) -> Any:
+        """The batch of the input, as a number where only the initial states say it."""
+        axis = 0 if self.options.layout else 1
+        known = [self.g.shape(s)[axis] for s in states if s is not None and self.g.rank(s) == 3]
+        return next((n for n in known if isinstance(n, int)), batch)
 
     def _packed(self, weight: Any) -> Any:
         """[D, gates * hidden, K] -> [D, blocks, K, gates, width], zeros past the last unit."""
@@ -207,7 +216,7 @@ def lstm(
     options: Options,
     input_forget: bool = False,
 ) -> tuple:
-    layer = Layer(g, LSTM, x, w, r, options)
+    layer = Layer(g, LSTM, x, w, r, options, initial_h, initial_c)
     rest = [] if lengths is None else [lengths]
     if peepholes is not None:
         peepholes = g.checked(peepholes, [layer.directions, 3 * layer.hidden])
@@ -228,7 +237,7 @@ def gru(
     options: Options,
     linear_before_reset: bool = False,
 ) -> tuple:
-    layer = Layer(g, GRU, x, w, r, options)
+    layer = Layer(g, GRU, x, w, r, options, initial_h)
     added = _sum_of_biases(layer, bias)
     dims = [layer.directions, layer.hidden]
     hidden_bias = g.emit(op.zeros(dims, g.dtype(x)))
@@ -256,7 +265,7 @@ def rnn(
     initial_h: Any | None,
     options: Options,
 ) -> tuple:
-    layer = Layer(g, RNN, x, w, r, options)
+    layer = Layer(g, RNN, x, w, r, options, initial_h)
     rest = [] if lengths is None else [lengths]
     projected = layer.projected(_sum_of_biases(layer, bias))
     return layer.run(projected, [layer.state(initial_h)], rest, {})

@@ -154,6 +154,15 @@ CASES = {
     "reduce log sum exp": (ROW + "{ y = ReduceLogSumExp<axes=[1], keepdims=1>(x) }", ROWS, 17),
     "hard swish": (ROW + "{ y = HardSwish(x) }", ROWS, 17),
     "clip": (ROW + "{ l = Constant<value_float=-0.5>() y = Clip(x, l) }", ROWS, 17),
+    "clip from a computed bound": (
+        ROW + "{ m = ReduceMax<keepdims=0>(x) h = Constant<value_float=0.25>() l = Mul(m, h) "
+        "y = Clip(x, l, h) }", ROWS, 17),
+    "batch that a recurrent state says": (
+        "g (float[t, n, 2] x) => (float[u, v] y) { h = Constant<value = float[1, 1, 1] {0.5}>() "
+        "w = Constant<value = float[1, 3, 2] {1, -1, 0.5, 2, 1, -0.5}>() "
+        "r = Constant<value = float[1, 3, 1] {0.5, 1, -1}>() "
+        "p = GRU<hidden_size=1>(x, w, r, , , h) o = Constant<value_ints=[1, 2]>() y = Squeeze(p, o) }",
+        [{"x": (5, 1, 2)}, {"x": (2, 1, 2)}], 17),
     "where": (ROW + "{ z = Constant<value_float=0.0>() c = Less(x, z) y = Where(c, z, x) }", ROWS, 17),
     "gather": (ROW + "{ i = Constant<value_ints=[0, -1, 2]>() y = Gather<axis=1>(x, i) }", ROWS, 17),
     "gather from the end": (ROW + "{ i = Constant<value_ints=[-1, 0]>() y = Gather(x, i) }", ROWS, 17),

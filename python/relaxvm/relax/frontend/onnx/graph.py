@@ -302,6 +302,8 @@ class Graph:
         return [self.scalars.simplify(d) for d in shape.values]
 
     def _tensor_type(self, expr: Any) -> Any:
+        if expr.ty is None:  # a call that is not emitted yet
+            expr = self.builder.normalize(expr)
         if not isinstance(expr.ty, relax.TensorType):
             raise InvalidModel(f"its input is no tensor but {expr.ty}")
         return expr.ty

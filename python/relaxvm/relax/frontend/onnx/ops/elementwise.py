@@ -192,7 +192,7 @@ def clip(g: Graph, x: Expr, low: Value | None = None, high: Value | None = None)
     if len(numbers) == 2 and low is not None and high is not None:
         return op.clip(x, low, high)
     if low is not None:
-        x = op.maximum(x, _bound(g, low, x))
+        x = g.emit(op.maximum(x, _bound(g, low, x)))
     if high is not None:
         x = op.minimum(x, _bound(g, high, x))
     return x
