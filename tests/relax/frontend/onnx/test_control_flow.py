@@ -75,6 +75,19 @@ CASES = {
         "y, s = Loop (m, c, x) <body = " + BODY + "(bool co, float[n] w, float[n] t) { co = Identity(ci) "
         "w = Add(v, x) t = Neg(w) }> }",
         [{"x": np.arange(4, dtype=f4)}]),
+    "squeeze of axes that may have one element": (
+        "g (float[n, 1, t] x) => (float[a, b] y) { z = Squeeze(x) e = Exp(z) y = Add(e, z) }",
+        [{"x": np.ones(s, f4)} for s in ((2, 1, 3), (1, 1, 3), (2, 1, 1), (1, 1, 1))]),
+    "squeeze to a scalar that is used": (
+        "g (float[n, 1] x, float[3, 2] v) => (float[a, 2] y) { z = Squeeze(x) y = Mul(v, z) }",
+        [{"x": np.full((s, 1), 3, f4), "v": np.ones((3, 2), f4)} for s in (1, 2)]),
+    "squeeze of equal axes": (
+        "g (float[n, n] x) => (float[a, b] y) { z = Squeeze(x) y = Neg(z) }",
+        [{"x": np.ones((s, s), f4)} for s in (1, 3)]),
+    "squeeze of dequantized integers": (
+        "g (uint8[n, 1] x) => (float[a] y) { s = Constant<value_float=0.5>() d = DequantizeLinear(x, s) "
+        "z = Squeeze(d) y = Neg(z) }",
+        [{"x": np.full((s, 1), 3, "u1")} for s in (1, 3)]),
     "scan": (
         "g (float[n] a, float[t, n] x) => (float[n] y, float[t, n] s) { y, s = Scan<num_scan_inputs=1, "
         "body = b (float[n] u, float[n] v) => (float[n] w, float[n] z) { w = Add(u, v) z = Mul(w, v) }>(a, x) }",

@@ -17,6 +17,7 @@ from relaxvm.relax import op
 from .byte_products import is_single, known, shaped
 from .element_types import NARROW
 from .graph import Dequantized, Graph, Joined
+from .subgraphs import RanksDiffer
 from .values import Tensor, Value
 
 # Operators whose results are elements of their first input, whatever the others are.
@@ -40,7 +41,10 @@ def moved(
     what = g.dequantized.get(node.input[0])
     if what is None or not _is_exact(g, what):
         return None
-    return _noted(g, node, what, call([Tensor(what.values), *inputs[1:]]))
+    try:
+        return _noted(g, node, what, call([Tensor(what.values), *inputs[1:]]))
+    except RanksDiffer:  # what follows needs the real tensor, once for each rank
+        return None
 
 
 def _only_moves(g, node):

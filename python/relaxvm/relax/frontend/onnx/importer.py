@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from .element_types import carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, is_defined_by_others, read_model
-from .subgraphs import RanksDiffer, emit_if, outputs_of, walked
+from .subgraphs import RanksDiffer, emit_if, walked
 from .texts import check_node
 from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
@@ -253,16 +253,23 @@ class _Importer:
         taken = errors[0] is None
         holds = g.scalars.select(split.condition.array.reshape(()).item(), 1, 0)
         g.builder.match_cast(relax.ShapeExpr([holds]), relax.ShapeType([int(taken)]), "holds")
-        values = outputs_of(g, split.branches[0 if taken else 1])
-        g.values.update(zip(node.output, values))
+        g.values.update(zip(node.output, split.branches[0 if taken else 1]()))
         return False
 
-    def _tail(self, node: Any, branch: Any, rest: list, outputs: list[str]) -> list[Value]:
-        values = outputs_of(self.g, branch)
+    def _tail(
+        self, node: Any, make: Callable[[], list[Value]], rest: list, outputs: list[str]
+    ) -> list[Value]:
+        """The graph's outputs, where `make` gives the outputs of `node`."""
         outer = self.g.values
-        self.g.values = {**outer, **dict(zip(node.output, values))}
+        self.g.values = dict(outer)
         try:
-            self._nodes(rest, outputs)
+            try:
+                self.g.values.update(zip(node.output, make()))
+                done = False
+            except RanksDiffer as split:
+                done = self._split(node, split, rest, outputs)
+            if not done:
+                self._nodes(rest, outputs)
             return [self.g.values[name] for name in outputs]
         finally:
             self.g.values = outer

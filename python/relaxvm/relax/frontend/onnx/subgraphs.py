@@ -83,9 +83,16 @@ def inside(g: Graph, body: Body) -> Iterator[list]:
 
 
 class RanksDiffer(Exception):
-    """The branches of an If make tensors of different ranks: what follows is imported once for each."""
+    """A condition chooses between tensors of different ranks: what follows is imported once for each.
 
-    def __init__(self, condition: Value, branches: tuple[Any, Any]) -> None:
+    `branches` make the node's outputs, where it holds and where it does not.
+    """
+
+    def __init__(
+        self,
+        condition: Value,
+        branches: tuple[Callable[[], list[Value]], Callable[[], list[Value]]],
+    ) -> None:
         super().__init__()
         self.condition, self.branches = condition, branches
 

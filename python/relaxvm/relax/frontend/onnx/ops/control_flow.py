@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,10 @@ def if_(g: Graph, condition: Value, *, then_branch: Subgraph, else_branch: Subgr
     branches = (then_branch, else_branch)
     if isinstance(condition, Known) and condition.is_constant:
         return tuple(outputs_of(g, branches[0] if condition.array.all() else branches[1]))
-    bodies = [walked(g, lambda b=b: outputs_of(g, b)) for b in branches]
+    makers = tuple(functools.partial(outputs_of, g, b) for b in branches)
+    bodies = [walked(g, make) for make in makers]
     if ranks_differ(leaf_rows(joined_outputs(g, bodies))):
-        raise RanksDiffer(condition, branches)
+        raise RanksDiffer(condition, makers)
     return tuple(emit_if(g, g.as_expr(condition, "cond"), bodies))
 
 

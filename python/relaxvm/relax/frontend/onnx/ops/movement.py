@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from relaxvm.relax import op
 
 from ..broadcasting import fitted, joint_shape
@@ -14,6 +16,7 @@ from ..padding import pad_constant
 from ..registry import Axes, Dims, Expr, Offsets, onnx_op
 from ..scalars import is_symbolic
 from ..slicing import Range, resolve, take_ranges
+from ..subgraphs import RanksDiffer
 from ..values import Known, Value
 
 
@@ -233,14 +236,34 @@ def squeeze_13(g: Graph, x: Expr, axes: Axes | None = None) -> Expr:
     return _squeeze(g, x, axes)
 
 
-def _squeeze(g, x, axes):
+# Axes that may turn out to have one element: every one doubles what follows.
+_MAX_OPEN_AXES = 3
+
+
+def _squeeze_ones(g, x, is_one):
+    """Without the axes of one element; `is_one` says of axes whether they are, for which it is decided."""
     shape = g.shape(x)
+    for axis, dim in enumerate(shape):
+        if axis in is_one:
+            continue
+        alike = next((is_one[a] for a in is_one if g.scalars.same(shape[a], dim)), None)
+        one = g.scalars.equal(dim, 1) if alike is None else alike
+        if is_symbolic(one):
+            if sum(is_symbolic(d) for d in shape) > _MAX_OPEN_AXES:
+                raise UnsupportedModel(
+                    f"which axes to squeeze depends on more than {_MAX_OPEN_AXES} symbolic dimensions; give axes"
+                )
+            decided = ({**is_one, axis: True}, {**is_one, axis: False})
+            branches = tuple(lambda d=d: [g.to_value(_squeeze_ones(g, x, d))] for d in decided)
+            raise RanksDiffer(Known.of(np.array(one, object), bool), branches)
+        is_one = {**is_one, axis: bool(one)}
+    return _squeeze(g, x, [axis for axis, one in is_one.items() if one])
+
+
+def _squeeze(g, x, axes):
     if axes is None:
-        if any(is_symbolic(d) for d in shape):
-            raise UnsupportedModel(
-                "which axes to squeeze depends on symbolic dimensions; give axes"
-            )
-        axes = [i for i, d in enumerate(shape) if d == 1]
+        return _squeeze_ones(g, x, {})
+    shape = g.shape(x)
     axes = sorted({g.axis(a, len(shape)) for a in axes})
     x = g.checked(x, [1 if i in axes else d for i, d in enumerate(shape)])
     return op.squeeze(x, axis=axes) if axes else x
