@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._session.arguments import Checker
 from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
+from ._session.binding import IOBinding
 from ._session.build import Compiled, compile_model
+from ._session.ort_values import OrtValue, array_of
 from ._session.signature import ModelMetadata, NodeArg
 from ._session.texts import Writing
 from .inference_errors import (
@@ -32,6 +35,7 @@ from .runtime.tensor import borrow
 
 __all__ = [
     "Fail",
+    "IOBinding",
     "InferenceError",
     "InferenceSession",
     "InvalidArgument",
@@ -41,6 +45,7 @@ __all__ = [
     "NoSuchFile",
     "NodeArg",
     "NotImplemented",
+    "OrtValue",
 ]
 
 logger = logging.getLogger("relaxvm.inference")
@@ -68,7 +73,8 @@ class InferenceSession:
         target: Any = "llvm",
         cache_dir: str | os.PathLike | None = None,
         disabled_optimizers: Any = None,
-        enable_fallback: int = 0,
+        enable_fallback: int = 1,
+        read_config_from_model: int = 0,
     ) -> None:
         _check_providers(providers, provider_options)
         self._options = sess_options
@@ -162,28 +168,61 @@ class InferenceSession:
         except Exception as e:
             raise Fail(str(e)) from e
 
-    # ---- not supported
-
-    def io_binding(self) -> Any:
-        raise _unsupported("io_binding")
-
-    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
-        raise _unsupported("run_with_iobinding")
-
     def run_with_ort_values(
-        self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
-    ) -> Any:
-        raise _unsupported("run_with_ort_values")
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[OrtValue]:
+        """As `run`, from OrtValues (this library's or onnxruntime's) to OrtValues."""
+        if not isinstance(input_dict_ort_values, Mapping):
+            raise InvalidArgument("the inputs must be a dict from names to OrtValues")
+        feed = {name: array_of(value) for name, value in input_dict_ort_values.items()}
+        return [OrtValue(value) for value in self.run(output_names, feed, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        """Where inputs come from and outputs go to, for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
+        """Runs on what is bound: outputs are written to their memory, or get new memory."""
+        if not isinstance(iobinding, IOBinding):
+            raise InvalidArgument(
+                f"an IOBinding of io_binding() is expected, not {type(iobinding).__name__}"
+            )
+        iobinding.run(self, run_options)
 
     def run_async(
         self,
-        output_names: Any,
-        input_feed: Any,
-        callback: Any,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
         user_data: Any,
         run_options: Any = None,
-    ) -> Any:
-        raise _unsupported("run_async")
+    ) -> None:
+        """Runs in a thread of its own, which then calls `callback(outputs, user_data, error)`.
+
+        `error` is a text, "" when the run succeeded; `outputs` is empty when it did not.
+        """
+        self._checker.outputs(output_names)
+
+        def work() -> None:
+            results, error = [], ""
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except (InferenceError, MemoryError) as e:
+                error = str(e) or type(e).__name__
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, name="relaxvm-run-async").start()
+
+    def enable_fallback(self) -> None:
+        """Nothing to do: there is one provider."""
+
+    def disable_fallback(self) -> None:
+        """Nothing to do: there is one provider."""
+
+    # ---- not supported
 
     def end_profiling(self) -> Any:
         raise _unsupported("end_profiling")

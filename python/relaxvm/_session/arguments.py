@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..inference_errors import InvalidArgument
-from .signature import NodeArg, Signature
+from .signature import NodeArg, Signature, numpy_dtype
 
 _ndarray = np.ndarray
 _ANONYMOUS = (None, "", "?")
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
 
 
 class Checker:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 # ONNX element type -> (name in get_inputs(), NumPy name)
-_ELEMENT_TYPES = {
+ELEMENT_TYPES = {
     1: ("float", "float32"),
     2: ("uint8", "uint8"),
     3: ("int8", "int8"),
@@ -29,6 +31,15 @@ _ELEMENT_TYPES = {
     21: ("uint4", "uint4"),
     22: ("int4", "int4"),
 }
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,16 +105,12 @@ class Signature:
         )
 
     def with_types(self, module: Any) -> Signature:
-        """The outputs that the model left without a type have that of the imported module."""
-        if all(o.type != "tensor(unknown)" for o in self.outputs):
-            return self
+        """The outputs with what the imported module knows of their types beyond the model's own words."""
         found = signature_of_module(module).outputs
         for i in (module["main"].attrs or {}).get("text_outputs", []):
             found[i] = dataclasses.replace(found[i], type="tensor(string)", dtype="object")
-        outputs = [
-            dataclasses.replace(o, type=f.type, dtype=f.dtype) if o.type == "tensor(unknown)" else o
-            for o, f in zip(self.outputs, found, strict=True)
-        ]
+        names = {d for a in self.inputs for d in a.shape if isinstance(d, str)}
+        outputs = [_refined(o, f, names) for o, f in zip(self.outputs, found, strict=True)]
         return dataclasses.replace(self, outputs=outputs)
 
     @property
@@ -130,8 +137,25 @@ def _node_arg(info: Any) -> NodeArg:
     if kind != "tensor_type":
         return NodeArg(info.name, kind.removesuffix("_type"), [], "object")
     tensor = info.type.tensor_type
-    text, dtype = _ELEMENT_TYPES.get(tensor.elem_type, ("unknown", "object"))
+    text, dtype = ELEMENT_TYPES.get(tensor.elem_type, ("unknown", "object"))
     return NodeArg(info.name, f"tensor({text})", [_dim(d) for d in tensor.shape.dim], dtype)
+
+
+def _refined(said: NodeArg, found: NodeArg, names: set[str]) -> NodeArg:
+    """What a model says of an output, and what its operators give where that is more.
+
+    `names` are those of the inputs' dimensions: others mean nothing to a caller.
+    """
+    if said.type == "tensor(unknown)":
+        said = dataclasses.replace(said, type=found.type, dtype=found.dtype)
+    if said.keys is not None or not said.type.startswith("tensor("):
+        return said
+    dims = said.shape if said.shape else [None] * len(found.shape)
+    if len(dims) != len(found.shape):
+        return said
+    known = [f if isinstance(f, int) or f in names else None for f in found.shape]
+    shape = [k if isinstance(k, int) or d is None else d for d, k in zip(dims, known)]
+    return dataclasses.replace(said, shape=shape)
 
 
 def _keys_of_map(node: Any) -> list[int] | list[str]:
@@ -190,7 +214,7 @@ def _type_arg(name: str, ty: Any) -> NodeArg:
     if not isinstance(ty, TensorType):
         return NodeArg(name, str(ty), [], "object")
     dtype = str(ty.dtype)
-    text = next((t for t, n in _ELEMENT_TYPES.values() if n == dtype), dtype)
+    text = next((t for t, n in ELEMENT_TYPES.values() if n == dtype), dtype)
     dims = [] if ty.shape is None else [_module_dim(d) for d in ty.shape.values]
     return NodeArg(name, f"tensor({text})", dims, dtype)
 
