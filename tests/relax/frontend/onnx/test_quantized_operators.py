@@ -89,6 +89,24 @@ def test_average_pools(dtype, attributes, known):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("group", [1, 4])
+def test_convolutions_with_channels_last(group, known):
+    """As ONNX Runtime writes optimised models; small weights, for it saturates sums of large ones."""
+    rng = np.random.default_rng(3)
+    weights = {"sa": np.float32(0.03), "za": np.uint8(9), "sw": np.float32(0.02), "zw": np.int8(0),
+               "sy": np.float32(0.05), "zy": np.uint8(30),
+               "w": rng.integers(-60, 61, (8, 4 // group, 3, 3)).astype("int8"),
+               "b": rng.integers(-900, 900, 8).astype("int32")}  # fmt: skip
+    inputs = ["a", "sa", "za", "w", "sw", "zw", "sy", "zy", "b"]
+    agrees(
+        helper.make_node("QLinearConv", inputs, ["y"], domain=MICROSOFT, channels_last=1, group=group,
+                         pads=[1, 1, 1, 1], strides=[2, 1]),
+        weights, {"a": bytes_of(rng, "uint8", 2, 11, 9, 4)},
+        None if known else {"a": ["n", "h", 9, 4]},
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("axis,opset", [(1, 11), (2, 11), (-1, 13)])
 def test_softmax_of_all_axes_behind_one(axis, opset):
     weights = {

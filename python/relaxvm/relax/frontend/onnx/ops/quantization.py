@@ -295,16 +295,22 @@ def q_linear_conv(
     bias: Expr | None = None,
     *,
     auto_pad: str = "NOTSET",
+    channels_last: int = 0,
     dilations: list[int] | None = None,
     group: int = 1,
     kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
+    """`channels_last` is com.microsoft's: of the input and the output, not of the weights."""
+    rank = g.rank(x)
+    if channels_last:
+        x = g.emit(op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
     geometry = (auto_pad, dilations, group, kernel_shape, pads, strides)
     y = integer_conv(g, x, weight, x_zero, w_zero, geometry, bias)
     scale = byte_products.times(g, _along(g, x_scale, y, 1), _along(g, w_scale, y, 1))
-    return _requantized_sum(g, y, scale, y_scale, y_zero)
+    y = g.emit(_requantized_sum(g, y, scale, y_scale, y_zero))
+    return op.permute_dims(y, [0, *range(2, rank), 1]) if channels_last else y
 
 
 @onnx_op("QLinearMatMul", since=10)
