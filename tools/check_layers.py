@@ -55,7 +55,12 @@ PYTHON_RULES = {
 PYTHON_PARTS = (*FRONTEND_USERS, "relax.op", "script", "ir")
 FRONT_END_PACKAGES = {
     "onnx": ("relax.frontend.onnx",),
-    "torch": ("relax.frontend.torch", "relax.frontend.nn.torch"),
+    "torch": (
+        "relax.base_py_module",
+        "relax.frontend.nn.torch",
+        "relax.frontend.torch",
+        "relax.torch_operators",
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tvm_ffi
@@ -28,6 +28,8 @@ _with_attrs = _compiler.func("ir.Module_WithAttrs")
 class IRModule(Scriptable, Object):
     """What a compilation takes: functions of both languages, attributes, global infos."""
 
+    __slots__ = ("__dict__",)  # for `pyfuncs`
+
     def __init__(
         self,
         functions: Mapping[Any, BaseFunc] | None = None,
@@ -49,8 +51,15 @@ class IRModule(Scriptable, Object):
         values = self._attrs
         return DictAttrs(values) if len(values) else None
 
+    @property
+    def pyfuncs(self) -> dict[str, Callable[..., Any]]:
+        """Functions of Python that belong to the module, by name: to this object, passes leave them behind."""
+        return self.__dict__.setdefault("pyfuncs", {})
+
     def clone(self) -> IRModule:
-        return IRModule(dict(self.functions), dict(self._attrs), dict(self.global_infos))
+        copy = IRModule(dict(self.functions), dict(self._attrs), dict(self.global_infos))
+        copy.pyfuncs.update(self.pyfuncs)
+        return copy
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
         return sorted(self.functions.items(), key=lambda item: str(item[0].name_hint))

@@ -49,11 +49,13 @@ for _n in ("get_default_pipeline", "get_pipeline", "register_pipeline"):
 _NAMES["convert_to_expr"] = ("relaxvm.relax.utils", "convert_to_expr")
 _NAMES["DummyGlobalInfo"] = ("relaxvm.ir.global_info", "DummyGlobalInfo")
 _NAMES["build"] = ("relaxvm.relax.vm_build", "build")
+_NAMES["BasePyModule"] = ("relaxvm.relax.base_py_module", "BasePyModule")
 _NAMES["DataflowBlockRewrite"] = ("relaxvm.relax.binding_rewrite", "DataflowBlockRewrite")
 
 _MODULES = (
     "analysis",
     "backend",
+    "base_py_module",
     "binding_rewrite",
     "block_builder",
     "data_type",
@@ -66,6 +68,7 @@ _MODULES = (
     "ir",
     "op",
     "pipeline",
+    "relax_to_pyfunc_converter",
     "testing",
     "training",
     "transform",

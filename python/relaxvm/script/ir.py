@@ -94,10 +94,11 @@ def unprintable(type_key: str) -> Any:
 
 
 def pyfunc(func: Any) -> Any:
-    """Functions of Python inside modules are not supported."""
-    raise NotImplementedError(
-        "I.pyfunc is not supported; register a packed function and call it with R.call_packed"
-    )
+    """Marks a function of Python in a class that inherits from `relax.BasePyModule`."""
+    return func
+
+
+pyfunc.script_kind = "pyfunc"  # type: ignore[attr-defined]
 
 
 __all__ = [

@@ -52,7 +52,9 @@ class Lowerer : public ir::Mutator {
       case CoreOp::kInvokeClosure:
       case CoreOp::kInvokePureClosure: return WithContext(call, "vm.builtin.invoke_closure");
       case CoreOp::kCallTirDyn: return Packed(call, "vm.builtin.call_tir_dyn", Spread(call));
-      case CoreOp::kCallPyFunc: return Packed(call, "vm.builtin.call_py_func", call->args);
+      // The builtin takes one array: the name, and the array of arguments.
+      case CoreOp::kCallPyFunc:
+        return Packed(call, "vm.builtin.call_py_func", {ir::Tuple(call->args)});
       case CoreOp::kToVDevice: return ToDevice(call);
       case CoreOp::kHintOnDevice:
       case CoreOp::kStopLiftParams: return call->args[0];

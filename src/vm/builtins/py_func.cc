@@ -33,12 +33,16 @@ ffi::Function Lookup(const std::string& name) {
 }  // namespace
 
 void RegisterPyFunc(Args args, ffi::Any* result) {
-  auto function = args.view(1).try_cast<ffi::Function>();
+  auto function = args.view(1).try_cast<ffi::Optional<ffi::Function>>();
   if (!function) args.WrongType(1, "a function");
   const std::string name = args.String(0);
   Registry& registry = Global();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.functions.insert_or_assign(name, *function);
+  if (function->has_value()) {
+    registry.functions.insert_or_assign(name, function->value());
+  } else {
+    registry.functions.erase(name);
+  }
   *result = nullptr;
 }
 

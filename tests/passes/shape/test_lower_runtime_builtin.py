@@ -39,3 +39,15 @@ def test_each_operator_becomes_its_builtin() -> None:
         in text
     )
     assert "R.vm.kill_object(t)" in text
+
+
+def test_python_function_gets_one_array_of_name_and_arguments() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")) -> R.Any:
+            y = R.call_py_func("twice", (x,), out_ty=R.Any)
+            return y
+
+    text = transform.LowerRuntimeBuiltin()(Mod).script()
+    assert 'R.call_packed("vm.builtin.call_py_func", (R.str("twice"), (x,))' in text

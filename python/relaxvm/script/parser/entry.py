@@ -19,7 +19,7 @@ def parse_class(cls: type, frame: types.FrameType) -> Any:
 
     source, node = find_class(cls.__name__, frame)
     methods = [getattr(f, "script_function", f) for f in vars(cls).values()]
-    return parse_module(source, node, captured(frame, *methods))
+    return parse_module(source, node, captured(frame, *methods), vars(cls))
 
 
 def parse_data_type(cls: type, frame: types.FrameType, stand_in: Any) -> Any:
@@ -68,6 +68,10 @@ def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
         raise TypeError("decorate a function with @R.function or @T.prim_func to parse it")
     names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
     names["TypeVar"] = typing.TypeVar  # how sizes are declared ahead of the functions
+    if "BasePyModule" in str(text):
+        from ...relax.base_py_module import BasePyModule
+
+        names["BasePyModule"] = BasePyModule
     names.update(extra_vars or {})
     source = Source("<script>", str(text))
     if len(source.tree.body) == 1 and isinstance(source.tree.body[0], ast.Expr):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import Any
 
 from ...ir.base import plain
@@ -48,14 +49,33 @@ def function_kind(evaluator: Evaluator, node: ast.FunctionDef) -> tuple[str | No
     return None, {}
 
 
-def parse_module(source: Source, node: ast.ClassDef, outside: dict[str, Any]) -> IRModule:
-    """The module that a class describes."""
-    return ModuleParser(source, node, outside).parse()
+def parse_module(
+    source: Source,
+    node: ast.ClassDef,
+    outside: dict[str, Any],
+    methods: Mapping[str, Any] | None = None,
+) -> Any:
+    """The module that a class describes; a factory of modules where it inherits from BasePyModule.
+
+    `methods` are its functions where Python has made the class."""
+    parser = ModuleParser(source, node, outside, methods)
+    module = parser.parse()
+    if not parser.mixes_python:
+        return module
+    from ...relax.base_py_module import PyModuleFactory
+
+    return PyModuleFactory(node.name, module)
 
 
 class ModuleParser:
-    def __init__(self, source: Source, node: ast.ClassDef, outside: dict[str, Any]) -> None:
-        self.source, self.node = source, node
+    def __init__(
+        self,
+        source: Source,
+        node: ast.ClassDef,
+        outside: dict[str, Any],
+        methods: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.source, self.node, self.methods = source, node, methods
         self.names = ModuleNames(node.name)
         self.outside = {**outside, node.name: self.names}
         self.evaluator = Evaluator(source, Scope(self.outside))
@@ -63,6 +83,9 @@ class ModuleParser:
         self.infos: dict[str, Any] = {}
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self.builder = BlockBuilder()  # collects the programs of R.emit_te
+        self.pyfuncs: dict[str, Any] = {}
+        bases = [self.evaluator.eval(base) for base in node.bases]
+        self.mixes_python = any(getattr(b, "__name__", "") == "BasePyModule" for b in bases)
 
     def _data_types(self) -> None:
         """Classes under @R.data: functions and each other see them by name."""
@@ -94,7 +117,9 @@ class ModuleParser:
                 self._define(definition, kind)
         for var, program in self.builder.get().functions.items():
             self.functions[var] = program
-        return IRModule(self.functions, self.attrs, self.infos)
+        module = IRModule(self.functions, self.attrs, self.infos)
+        module.pyfuncs.update(self.pyfuncs)
+        return module
 
     def _setting(self, stmt: ast.stmt) -> None:
         """I.module_attrs(...), I.module_global_infos(...); docstrings and `pass` say nothing."""
@@ -159,11 +184,33 @@ class ModuleParser:
             return
         var = self.names.__dict__["_vars"][node.name]
         private = bool(options.get("private"))
-        if language == "prim_func":
+        if language == "pyfunc":
+            func = self._pyfunc(node)
+        elif language == "prim_func":
             func = ProgramParser(self.source, self.outside).parse(node, private=private)
         else:
             pure = bool(options.get("pure", True))
             parser = GraphParser(self.source, self.outside, self.builder)
             func = parser.parse(node, pure=pure, private=private)
-        var._update_type(func.ty)
+        if language != "pyfunc":
+            var._update_type(func.ty)
         self.functions[var] = func
+
+    def _pyfunc(self, node: ast.FunctionDef) -> Any:
+        """A function of Python, and what stands for it in the module."""
+        from ...relax.expr import ExternFunc
+
+        if not self.mixes_python:
+            self.source.fail(
+                node,
+                f"{node.name} is a function of Python; the class must inherit from relax.BasePyModule",
+            )
+        function = None if self.methods is None else self.methods.get(node.name)
+        if function is None:
+            names = dict(self.outside)
+            text = ast.unparse(node)
+            exec(compile(ast.Module([node], []), self.source.name, "exec"), names)
+            function = names[node.name]
+            function.script_source = text
+        self.pyfuncs[node.name] = function
+        return ExternFunc(node.name).with_attr("is_pyfunc", True)
