@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from relaxvm import ir, relax, tirx
 from relaxvm.relax import op
 
+from .. import lists
 from .broadcasting import fitted, joint_shape
 from .dimensions import Dimensions
 from .element_types import NARROW, carried
@@ -251,22 +252,11 @@ class Graph:
     # ---- lists of the VM
 
     def empty_list(self) -> Any:
-        return self.emit(
-            op.call_pure_packed("vm.builtin.sequence_empty", ty_args=[relax.AnyType()])
-        )
+        return self.emit(lists.empty())
 
     def list_concat(self, expr: Any, axis: int, new_axis: bool, dtype: str, dims: list) -> Any:
         """The items of a list joined; a dimension of None in `dims` is unknown."""
-        rank = len(dims) + int(new_axis)
-        shape = relax.ShapeExpr([0 if d is None else d for d in dims])
-        return self.emit(
-            op.call_pure_packed(
-                "vm.builtin.sequence_concat",
-                *(expr, relax.prim_value(axis), relax.prim_value(int(new_axis))),
-                *(relax.DataTypeImm(dtype), shape),
-                ty_args=[relax.TensorType(None, dtype, ndim=rank)],
-            )
-        )
+        return self.emit(lists.joined(expr, axis, new_axis, dtype, dims))
 
     def sequence_expr(self, value: Value) -> Any:
         """A sequence as a list of the VM."""
@@ -277,10 +267,7 @@ class Graph:
         expr = self.empty_list()
         for item in value.items:
             tensor = self.emit(self.as_expr(item, "item"))
-            call = op.call_pure_packed(
-                "vm.builtin.sequence_insert", expr, tensor, ty_args=[relax.AnyType()]
-            )
-            expr = self.emit(call)
+            expr = self.emit(lists.appended(expr, tensor))
         return expr
 
     # ---- about expressions

@@ -20,9 +20,9 @@ import numpy as np
 from relaxvm import relax
 from relaxvm.ir.expr import GlobalVar
 from relaxvm.relax.analysis import free_symbolic_vars, free_vars
-from relaxvm.relax.op import call_pure_packed
 from relaxvm.relax.utils import copy_with_new_vars
 
+from ..lists import appended
 from .errors import InvalidModel, UnsupportedModel
 from .graph import Graph
 from .scalars import is_symbolic
@@ -271,7 +271,7 @@ class _Emitter:
             carried = [self._carried(s, v) for s, v in self.open]
             items = [g.emit(g.as_expr(v, "output")) for v in self.gathered]
         with inside(g, self.body):
-            longer = [self._append(a, item) for a, item in zip(lists, items)]
+            longer = [g.emit(appended(a, item)) for a, item in zip(lists, items)]
         types = [self._type_outside(v) for v in [*params, *lists]]
         result_type = relax.TupleType(types)
         sizes, captured = self._captured([*params, *lists], carried, longer)
@@ -308,11 +308,6 @@ class _Emitter:
             return expr
         want = [b if _is_own(g, a) else a for a, b in zip(slot.ty.shape.values, g.shape(expr))]
         return g.checked(expr, want)
-
-    def _append(self, list_: Any, item: Any) -> Any:
-        return self.g.emit(
-            call_pure_packed("vm.builtin.sequence_insert", list_, item, ty_args=[relax.AnyType()])
-        )
 
     def _type_outside(self, var: Any) -> Any:
         """Of a result: dimensions that vary are unknown to the caller."""
@@ -373,7 +368,7 @@ class _Emitter:
         lists = [g.empty_list() for _ in range(num_lists)]
         if self.loop.start > 0:
             items = [g.emit(g.as_expr(v, "output")) for v in self.loop.done]
-            lists = [self._append(a, item) for a, item in zip(lists, items)]
+            lists = [g.emit(appended(a, item)) for a, item in zip(lists, items)]
         start = relax.ShapeExpr([self.loop.start, *sizes])
         return g.emit(relax.Call(self.var, [start, *captured, *args, *lists]), "loop")
 

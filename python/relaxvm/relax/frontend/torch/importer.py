@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from relaxvm import ir, relax, runtime
 from relaxvm.ir.base import span_scope
 
-from . import ops, registry
+from . import control_flow, ops, registry
+from .control_flow import places_of
 from .errors import TorchError, UnsupportedProgram
 from .graph import Graph, array_of, dtype_name
 from .symbols import Symbols
@@ -86,6 +87,7 @@ class _Importer:
         self.g = Graph(self.builder, self.symbols)
         self.values: dict[Any, Any] = {}
         self.params: list[tuple[Any, Any]] = []
+        self.functions: dict[Any, Any] = {}  # those of loops
 
     def run(self, unwrap: bool, unbound: bool) -> ir.IRModule:
         graph = self.program.graph
@@ -112,7 +114,9 @@ class _Importer:
                 else:
                     result = bound(relax.Tuple(outputs))
             self.builder.emit_func_output(result)
-        return self.builder.get()
+        module = self.builder.get()
+        module.update(self.functions)
+        return module
 
     # ---- inputs and results
 
@@ -249,6 +253,8 @@ class _Walk:
             if arg in self.values:
                 return self.values[arg]
             meta = arg.meta.get("val")
+            if isinstance(meta, (torch.SymBool, bool)):
+                return self.g.symbols.condition(meta)
             if isinstance(meta, (torch.SymInt, int)):
                 return self.g.symbols.size(meta)
             raise UnsupportedProgram(
@@ -273,8 +279,9 @@ class _Walk:
             return
         if not isinstance(target, torch._ops.OperatorBase):
             return  # arithmetic on sizes: PyTorch's description of the result says it
-        if target is torch.ops.higher_order.cond:
-            self.values[node] = self._branches(node)
+        if (higher_order := control_flow.find(target)) is not None:
+            self.values[node] = higher_order(self, node)
+            g.node = node
             return
         name = _functional(registry.name_of(target))
         if name in _CHECKS:
@@ -306,9 +313,9 @@ class _Walk:
         var = self.g.emit(result)
         if not isinstance(meta, torch.Tensor):
             return var
-        return self._sized(var, meta)
+        return self.sized(var, meta)
 
-    def _sized(self, var: Any, meta: torch.Tensor) -> Any:
+    def sized(self, var: Any, meta: torch.Tensor) -> Any:
         """With variables for the sizes that are known only now."""
         symbols = self.g.symbols
         new = [d for d in meta.shape if not isinstance(d, int) and not symbols.knows(d.node.expr)]
@@ -320,37 +327,18 @@ class _Walk:
         shape = symbols.shape(meta.shape)
         return self.g.builder.match_cast(var, relax.TensorType(shape, str(var.ty.dtype)))
 
-    # ---- control flow
-
-    def _branches(self, node: Any) -> tuple[Any, ...]:
-        """torch.cond: an If of two functions' bodies."""
-        condition, then_branch, else_branch, operands = node.args
-        builder, g = self.g.builder, self.g
-        condition = g.cast(self.value(condition), "bool")
-        arguments = [self.value(a) for a in operands]
-        bodies = []
-        for branch in (then_branch, else_branch):
-            module = _attribute(self.module, branch.target)
-            builder._begin_binding_block()
-            places = [n for n in module.graph.nodes if n.op == "placeholder"]
-            for place, argument in zip(places, arguments, strict=True):
-                self.values[place] = argument
-            outer, self.module = self.module, module
-            self.nodes(module.graph)
-            self.module = outer
-            output = next(n for n in module.graph.nodes if n.op == "output")
-            results = [g.emit(self.value(v)) for v in output.args[0]]
-            block = builder._end_block()
-            blocks = [block] if len(block.bindings) else []
-            result = results[0] if len(results) == 1 else relax.Tuple(results)
-            bodies.append(relax.SeqExpr(blocks, result))
-        g.node = node
-        value = builder.emit(relax.If(condition, *bodies))
-        count = len(node.meta["val"])
-        if count == 1:
-            return (self._sized(value, node.meta["val"][0]),)
-        parts = [builder.emit(relax.TupleGetItem(value, i)) for i in range(count)]
-        return tuple(self._sized(p, m) for p, m in zip(parts, node.meta["val"]))
+    def graph(self, branch: Any, arguments: Sequence[Any]) -> list[Any]:
+        """Emits the nodes of a graph that is the node `branch` here, for these arguments; its results."""
+        module = _attribute(self.module, branch.target)
+        self.values.update(zip(places_of(module), arguments, strict=True))
+        outer, self.module = self.module, module
+        self.nodes(module.graph)
+        output = next(n for n in module.graph.nodes if n.op == "output").args[0]
+        results = [
+            self.value(v) for v in (output if isinstance(output, (list, tuple)) else [output])
+        ]
+        self.module = outer
+        return results
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -372,7 +360,7 @@ def _place(node: Any) -> str:
 
 
 def _has_branches(module: Any) -> bool:
-    return any(n.target is torch.ops.higher_order.cond for n in module.graph.nodes)
+    return any(control_flow.find(n.target) is not None for n in module.graph.nodes)
 
 
 def _functional(name: str) -> str:
@@ -390,19 +378,26 @@ def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
     """Can the program be imported as PyTorch traced it?  What is written over must have no other reader."""
     for node in module.graph.nodes:
         target = node.target
-        if node.op != "call_function" or not isinstance(target, torch._ops.OperatorBase):
+        if node.op != "call_function" or target is operator.getitem or _is_number(node):
             continue
         if not isinstance(target, torch._ops.OpOverload):
-            return False
+            return (
+                False  # it takes graphs, or is one of vmap's functions, which PyTorch takes apart
+            )
         name = registry.name_of(target)
         if target._schema.is_mutable:
             if _functional(name) == name or not _is_alone(node.args[0]):
                 return False
             name = _functional(name)
-        is_size = isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
-        if not (is_size or _is_known(name, custom)):
+        if not _is_known(name, custom):
             return False
     return True
+
+
+def _is_number(node: Any) -> bool:
+    """Does it compute with sizes alone?"""
+    kinds = (torch.SymInt, torch.SymBool, torch.SymFloat, bool, int, float)
+    return isinstance(node.meta.get("val"), kinds)
 
 
 def _is_alone(node: Any) -> bool:
@@ -431,12 +426,12 @@ def _check_supported(module: Any, custom: dict[str, Any]) -> None:
             target = node.target
             if node.op != "call_function" or not isinstance(target, torch._ops.OperatorBase):
                 continue
-            if target is torch.ops.higher_order.cond:
+            if control_flow.find(target) is not None:
                 continue
             name = registry.name_of(target) if hasattr(target, "_schema") else str(target)
             name = _functional(name)
             known = _is_known(name, custom) or _is_constant(node)
-            if not known and not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool)):
+            if not known and not _is_number(node):
                 missing.setdefault(name, _place(node))
     if missing:
         names = ", ".join(f"{name}{place}" for name, place in sorted(missing.items()))

@@ -6,6 +6,7 @@ PyTorch names its unknown sizes s77, s12 .. (of inputs) and u0, u1 .. (known onl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,17 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+# Conditions on sizes
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Equality": lambda a, b: tirx.EQ(a, b),
+    "Unequality": lambda a, b: tirx.NE(a, b),
+    "StrictLessThan": lambda a, b: tirx.LT(a, b),
+    "LessThan": lambda a, b: tirx.LE(a, b),
+    "StrictGreaterThan": lambda a, b: tirx.GT(a, b),
+    "GreaterThan": lambda a, b: tirx.GE(a, b),
+}
+
+
 class Symbols:
     """The variables of one program, by PyTorch's names."""
 
@@ -96,6 +108,25 @@ class Symbols:
 
     def shape(self, shape: Any) -> list[Size]:
         return [self.size(d) for d in shape]
+
+    def condition(self, value: Any) -> Any:
+        """A bool, or the expression of a `SymBool`."""
+        return value if isinstance(value, bool) else self._condition_of(value.node.expr)
+
+    def _condition_of(self, expr: Any) -> Any:
+        if expr in (sympy.true, sympy.false):
+            return bool(expr)
+        if isinstance(expr, sympy.Not):
+            return tirx.Not(self._condition_of(expr.args[0]))
+        if isinstance(expr, (sympy.And, sympy.Or)):
+            join = tirx.And if isinstance(expr, sympy.And) else tirx.Or
+            return functools.reduce(join, (self._condition_of(a) for a in expr.args))
+        relation = _RELATIONS.get(type(expr).__name__)
+        if relation is None:
+            raise UnsupportedProgram(f"the condition {expr}")
+        return relation(
+            *(tirx.const(v, "int64") if isinstance(v, int) else v for v in map(self.of, expr.args))
+        )
 
     def of(self, expr: Any) -> Size:
         if isinstance(expr, sympy.Integer):
