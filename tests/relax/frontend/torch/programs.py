@@ -426,3 +426,27 @@ class Branches(nn.Module):
 
 program("cond", Branches(), X)
 program("operators", lambda x, y: operator.neg(x) @ y.mT, X, Y)
+
+# ---- bags, groups, scatter of means, other views
+# fmt: off
+BAGS, STARTS = ints(7, high=6), torch.tensor([0, 2, 2, 5])
+for mode in ("sum", "mean", "max"):
+    program(f"embedding_bag_{mode}", nn.EmbeddingBag(6, 4, mode=mode), BAGS, STARTS)
+    program(f"embedding_bag_padding_{mode}", nn.EmbeddingBag(6, 4, mode=mode, padding_idx=1), BAGS, STARTS)
+program("embedding_bag_rows", nn.EmbeddingBag(6, 4), ints(3, 4))
+program("embedding_bag_weights", nn.EmbeddingBag(6, 4, mode="sum"), BAGS, STARTS, rand(7))
+program("embedding_bag_last", nn.EmbeddingBag(6, 4, include_last_offset=True), BAGS, torch.tensor([0, 3, 7]))
+program("scatter_mean", lambda x, i, s: x.scatter_reduce(0, i, s, "mean"), rand(5, 3), ints(7, 3), rand(7, 3))
+program("scatter_mean_of_ints", lambda x, i, s: x.scatter_reduce(0, i, s, "mean", include_self=False), I[0], ints(3, 4, high=2), J[1])
+program("index_reduce", lambda x, s: [x.index_reduce(0, torch.tensor([0, 2, 0]), s, how) for how in ("prod", "mean", "amax", "amin")], rand(5, 3), rand(3, 3))
+program("repeat_interleave_tensor", lambda x, i: torch.repeat_interleave(x, i, dim=1), X, torch.tensor([2, 0, 3]))
+program("histc", lambda x: (torch.histc(x, 5, -1, 1), torch.histc(x, 4), torch.histc(x * 0, 3)), X)
+program("searchsorted_rows", lambda b, x: (torch.searchsorted(b, x), torch.searchsorted(b, x, right=True, out_int32=True)), X.sort()[0], Y)
+program("searchsorted_sorter", lambda b, x: torch.searchsorted(b, x, sorter=b.argsort()), X[0, 0], Y)
+program("sort_of_bools", lambda b: (b.sort(1)[0], b.argsort(stable=True, dim=0)), B)
+program("any_of_none", lambda x: ((x[:0] > 0).any(), (x[:0] > 0).all(), (x[:0] > 0).any(0)), X)
+program("ldexp", lambda x, i: torch.ldexp(x, i), X, I)
+program("int_mm", lambda a, b: torch._int_mm(a, b), ints(32, 16, low=-9, high=9, dtype=torch.int8), ints(16, 8, low=-9, high=9, dtype=torch.int8))
+program("view_of_bytes", lambda x: (x.view(torch.int32), x.view(torch.int16), x.int().view(torch.float32) * 0), X)
+program("adaptive_max_pool_one", lambda x: F.adaptive_max_pool2d(x, 1), IMAGE)
+# fmt: on

@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from relaxvm import ir, relax, runtime
 from relaxvm.ir.base import span_scope
+from relaxvm.relax import op
 
 from . import control_flow, ops, registry
 from .control_flow import places_of
@@ -82,7 +83,7 @@ class _Importer:
         self.program = program
         self.keep_params = keep_params
         self.custom = custom
-        self.symbols = Symbols()
+        self.symbols = Symbols(program.range_constraints)
         self.builder = relax.BlockBuilder()
         self.g = Graph(self.builder, self.symbols)
         self.values: dict[Any, Any] = {}
@@ -106,7 +107,7 @@ class _Importer:
         with self.builder.function("main", variables, attrs=attrs or None):
             with block:
                 walk.nodes(graph)
-                outputs = [walk.value(v) for v in self._results(graph)]
+                outputs = [_result(walk.value(v)) for v in self._results(graph)]
                 if unwrap and len(outputs) == 1:
                     result = bound(outputs[0])
                 elif unbound:
@@ -310,10 +311,31 @@ class _Walk:
             return tuple(None if r is None else self._emitted(r, m) for r, m in zip(result, metas))
         if not isinstance(result, relax.Expr) or isinstance(result, relax.Constant):
             return result
+        if isinstance(meta, torch.Tensor) and isinstance(result, relax.Call):
+            result = self._broadcast_as_known(result, meta)
         var = self.g.emit(result)
         if not isinstance(meta, torch.Tensor):
             return var
         return self.sized(var, meta)
+
+    def _broadcast_as_known(self, call: Any, meta: torch.Tensor) -> Any:
+        """The call, with the sizes that PyTorch found where ours are not seen to be equal."""
+        symbols = self.g.symbols
+        open_ = [d for d in meta.shape if not isinstance(d, int)]
+        if not open_ or not all(symbols.knows(d.node.expr) for d in open_):
+            return call
+        if torch.Tag.pointwise not in getattr(self.g.node.target, "tags", ()):
+            return call
+        if self.g.builder.normalize(call).ty.shape is not None:
+            return call
+        shape, args = symbols.shape(meta.shape), []
+        for arg in call.args:
+            dims = self.g.shape(arg) if self.g.is_tensor(arg) else []
+            # What is not 1 is the size of the result.
+            want = [1 if d == 1 else r for d, r in zip(dims, shape[len(shape) - len(dims) :])]
+            cast = self.g.builder.match_cast
+            args.append(cast(arg, relax.TensorType(want, self.g.dtype(arg))) if dims else arg)
+        return relax.Call(call.op, args, call.attrs, call.ty_args, call.span)
 
     def sized(self, var: Any, meta: torch.Tensor) -> Any:
         """With variables for the sizes that are known only now."""
@@ -339,6 +361,13 @@ class _Walk:
         ]
         self.module = outer
         return results
+
+
+def _result(value: Any) -> Any:
+    """None and texts take a place among the results as well."""
+    if value is None:
+        return op.null_value()
+    return relax.StringImm(value) if isinstance(value, str) else value
 
 
 def _attribute(module: Any, path: str) -> Any:

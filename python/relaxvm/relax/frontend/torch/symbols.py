@@ -7,10 +7,13 @@ PyTorch names its unknown sizes s77, s12 .. (of inputs) and u0, u1 .. (known onl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import sympy
+from torch.utils._sympy.value_ranges import bound_sympy
 
 from relaxvm import tirx
 
@@ -73,6 +76,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+# Of numerator and denominator; sizes are not below 0, so cutting off is rounding down.
+_ROUNDED: dict[str, Callable[[Any, int], Any]] = {
+    "TruncToInt": _floordiv,
+    "FloorToInt": _floordiv,
+    "CeilToInt": lambda n, d: _floordiv(n + d - 1, d),
+}
+_MAX_DENOMINATOR = 1 << 12
+
 # Conditions on sizes
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Equality": lambda a, b: tirx.EQ(a, b),
@@ -87,8 +98,10 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
 class Symbols:
     """The variables of one program, by PyTorch's names."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Mapping[Any, Any]) -> None:
+        """`ranges` has PyTorch's bounds of symbols."""
         self._values: dict[str, Any] = {}
+        self._ranges = dict(ranges)
 
     def variable(self, name: str) -> Any:
         """The variable for a symbol, made when it is met first."""
@@ -135,12 +148,41 @@ class Symbols:
             if expr.name not in self._values:
                 raise UnsupportedProgram(f"the size {expr.name} is not known where it is needed")
             return self._values[expr.name]
+        if type(expr).__name__ in _ROUNDED:
+            return _ROUNDED[type(expr).__name__](*self._ratio(expr.args[0]))
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
             raise UnsupportedProgram(f"the size {expr} has the operation {type(expr).__name__}")
         if isinstance(expr, sympy.Mul):
             return self._product(expr)
-        return function(*(self.of(a) for a in expr.args))
+        args = self._extremes(expr) if type(expr).__name__ in ("Max", "Min") else expr.args
+        return function(*(self.of(a) for a in args))
+
+    def _extremes(self, expr: Any) -> list[Any]:
+        """The arguments of a maximum or minimum, without those that are never the only ones."""
+        sign, kept = 1 if type(expr).__name__ == "Max" else -1, list(expr.args)
+        for arg in expr.args:
+            others = [o for o in kept if o is not arg]
+            if any(bound_sympy(sign * (o - arg), self._ranges).lower >= 0 for o in others):
+                kept.remove(arg)
+        return kept
+
+    def _ratio(self, expr: Any) -> tuple[Size, int]:
+        """A real number made of sizes as numerator and denominator, without rounding errors."""
+        if isinstance(expr, (sympy.Float, sympy.Rational)):
+            fraction = Fraction(float(expr))
+            if fraction.denominator > _MAX_DENOMINATOR:
+                raise UnsupportedProgram(f"a size times {expr}, which is not exact in binary")
+            return fraction.numerator, fraction.denominator
+        if isinstance(expr, (sympy.Mul, sympy.Add)):
+            parts = [self._ratio(a) for a in expr.args]
+            common = math.prod(d for _, d in parts)
+            if isinstance(expr, sympy.Mul):
+                return _FUNCTIONS["Mul"](*(n for n, _ in parts)), common
+            return _FUNCTIONS["Add"](*(n * (common // d) for n, d in parts)), common
+        if type(expr).__name__ == "ToFloat":
+            return self.of(expr.args[0]), 1
+        raise UnsupportedProgram(f"the size {expr} has the operation {type(expr).__name__}")
 
     def _product(self, expr: Any) -> Size:
         """Of sizes; sympy writes a division as a factor 1/n."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxvm import relax
 from relaxvm.relax import op
 
 from ..errors import UnsupportedProgram
@@ -195,6 +196,9 @@ def _adaptive_pool(rank: int) -> None:
         for i, count in enumerate(each(size, rank)):
             axis = g.rank(x) - rank + i
             extent = g.shape(x)[axis]
+            if count == 1:
+                x = g.emit(op.max(x, [axis], keepdims=True))
+                continue
             if not isinstance(extent, int):
                 raise UnsupportedProgram("adaptive windows of a size that is not known")
             parts = []
@@ -202,7 +206,7 @@ def _adaptive_pool(rank: int) -> None:
                 begin, end = k * extent // count, -(-(k + 1) * extent // count)
                 part = g.emit(op.strided_slice(x, [axis], [begin], [end], [1]))
                 parts.append(g.emit(op.max(part, [axis], keepdims=True)))
-            x = parts[0] if count == 1 else g.emit(op.concat(parts, axis))
+            x = g.emit(op.concat(parts, axis))
         return x, None
 
 
@@ -291,3 +295,29 @@ def roi_align(
 ) -> Any:
     size = [pooled_height, pooled_width]
     return op.vision.roi_align(x, rois, size, spatial_scale, sampling_ratio, aligned)
+
+
+@aten_op("torchvision::roi_pool.default")
+def roi_pool(
+    g: Graph, x: Any, rois: Any, spatial_scale: float, pooled_height: int, pooled_width: int
+) -> tuple:
+    return op.vision.roi_pool(x, rois, [pooled_height, pooled_width], spatial_scale), None
+
+
+@aten_op("torchvision::nms.default")
+def nms(g: Graph, boxes: Any, scores: Any, iou_threshold: float) -> Any:
+    """The boxes that no better one covers, best first."""
+    count = g.shape(boxes)[0]
+    args = [
+        g.emit(op.expand_dims(boxes, [0])),
+        g.emit(op.expand_dims(scores, [0, 1])),
+        g.number(count, "int64"),
+        g.const(iou_threshold, "float32"),
+        relax.prim_value(0),
+    ]
+    kind = relax.TensorType(None, "int64", ndim=2)
+    found = g.emit(op.call_pure_packed("relax.run.non_max_suppression", *args, ty_args=[kind]))
+    size = g.symbols.variable(g.result.shape[0].node.expr.name)
+    found = g.builder.match_cast(found, relax.TensorType([size, 3], "int64"))
+    column = g.emit(op.strided_slice(found, [1], [2], [3], [1]))
+    return op.reshape(column, [size])

@@ -11,7 +11,7 @@ import torch
 from relaxvm.relax import op
 from relaxvm.relax.op import call_operator
 
-from ..errors import UnsupportedProgram, refuse_training
+from ..errors import refuse_training
 from ..graph import Graph, dtype_name
 from ..registry import aten_op
 
@@ -232,6 +232,13 @@ def _has_sign(g: Graph, x: Any) -> Any:
     return g.emit(op.where(g.emit(op.equal(x, g.const(0, dtype))), inverse, below))
 
 
+@aten_op("ldexp.Tensor")
+def ldexp(g: Graph, a: Any, b: Any) -> Any:
+    dtype = g.result_dtype()
+    powers = g.emit(op.power(g.const(2, dtype), g.cast(b, dtype)))
+    return op.multiply(g.cast(a, dtype), powers)
+
+
 # ---- functions
 
 
@@ -428,8 +435,14 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    if g.rank(boundaries) != 1 or sorter is not None:
-        raise UnsupportedProgram("boundaries of several rows, or not in order")
+    if sorter is not None:
+        boundaries = g.emit(op.gather_elements(boundaries, sorter, g.rank(boundaries) - 1))
     right = right or side == "right"
-    dtype = g.common_dtype()
-    return op.bucketize(g.cast(x, dtype), g.cast(boundaries, dtype), out_int32, right)
+    x, boundaries = g.agree(x, boundaries)
+    if g.rank(boundaries) == 1:
+        return op.bucketize(x, boundaries, out_int32, right)
+    # Of each row: how many of its boundaries lie below.
+    below = op.less_equal if right else op.less
+    rows, columns = g.emit(op.expand_dims(boundaries, [-2])), g.emit(op.expand_dims(x, [-1]))
+    counted = g.cast(g.emit(below(rows, columns)), g.result_dtype())
+    return op.sum(counted, [-1])

@@ -190,8 +190,8 @@ _NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 def scatter_reduce(
     g: Graph, x: Any, dim: int, indices: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if reduce not in _REDUCTIONS:
-        raise UnsupportedProgram(f"the reduction '{reduce}'")
+    if reduce == "mean":
+        return _scatter_mean(g, x, dim, indices, source, include_self)
     how = _REDUCTIONS[reduce]
     if not include_self:
         value = _NEUTRAL[how]
@@ -200,6 +200,26 @@ def scatter_reduce(
             value = limits.min if how == "max" else limits.max
         x = g.emit(_scatter(g, x, dim, indices, g.const(value, g.dtype(x)), "update"))
     return _scatter(g, x, dim, indices, source, how)
+
+
+def _scatter_mean(g: Graph, x: Any, dim: int, indices: Any, source: Any, include_self: bool) -> Any:
+    total = scatter_reduce(g, x, dim, indices, source, "sum", include_self=include_self)
+    dtype = g.dtype(x)
+    one = g.const(1, dtype)
+    start = g.emit(op.full(g.shape(x), one if include_self else g.const(0, dtype), dtype))
+    counts = g.emit(_scatter(g, start, dim, indices, one, "add"))
+    divide = op.divide if g.is_float(x) else op.floor_divide
+    return divide(g.emit(total), g.emit(op.maximum(counts, one)))
+
+
+@aten_op("index_reduce.default")
+def index_reduce(
+    g: Graph, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    axis, shape = g.axis(x, dim), g.shape(source)
+    row = [shape[axis] if i == axis else 1 for i in range(len(shape))]
+    places = g.broadcast(g.emit(op.reshape(index, row)), shape)
+    return scatter_reduce(g, x, dim, places, source, reduce, include_self=include_self)
 
 
 @aten_op("scatter.reduce", "scatter.value_reduce")
@@ -275,13 +295,29 @@ def masked_scatter(g: Graph, x: Any, mask: Any, source: Any) -> Any:
 # ---- results whose size depends on values
 
 
+def _size_of(g: Graph, total: Any) -> Any:
+    """The size that a scalar tensor holds."""
+    count = _found_size(g)
+    vector = g.emit(op.reshape(g.cast(total, "int64"), [1]))
+    g.builder.match_cast(g.emit(op.tensor_to_shape(vector)), relax.ShapeType([count]))
+    return count
+
+
+@aten_op("repeat_interleave.Tensor")
+def repeat_interleave(g: Graph, repeats: Any, *, output_size: Any = None) -> Any:
+    """Place i as often as repeats[i] says."""
+    repeats = g.cast(repeats, "int64")
+    count = _size_of(g, g.emit(op.sum(repeats))) if output_size is None else output_size
+    numbers = g.emit(op.arange(0, count, 1, dtype="int64"))
+    ends = g.emit(op.cumsum(repeats, 0))
+    return op.astype(g.emit(op.bucketize(numbers, ends, False, True)), g.result_dtype())
+
+
 @aten_op("bincount.default")
 def bincount(g: Graph, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     least = g.const(max(minlength - 1, 0), "int64")
     top = g.emit(op.maximum(g.emit(op.max(g.cast(x, "int64"))), least))
-    size = g.emit(op.reshape(g.emit(op.add(top, g.const(1, "int64"))), [1]))
-    count = _found_size(g)
-    g.builder.match_cast(g.emit(op.tensor_to_shape(size)), relax.ShapeType([count]))
+    count = _size_of(g, g.emit(op.add(top, g.const(1, "int64"))))
     dtype = g.result_dtype()
     ones = g.emit(op.full(g.shape(x), g.const(1, dtype), dtype)) if weights is None else weights
     zeros = g.emit(op.full([count], g.const(0, dtype), dtype))

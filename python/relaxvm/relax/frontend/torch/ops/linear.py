@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxvm import relax, tirx
 from relaxvm.relax import op
 
+from ..errors import UnsupportedProgram
 from ..graph import Graph
 from ..registry import aten_op
 
@@ -14,6 +16,36 @@ from ..registry import aten_op
 @aten_op("mm.default", "bmm.default", "matmul.default")
 def matmul(g: Graph, a: Any, b: Any) -> Any:
     return op.matmul(a, b)
+
+
+@aten_op("_int_mm.default")
+def int_mm(g: Graph, a: Any, b: Any) -> Any:
+    return op.matmul(a, b, out_dtype="int32")
+
+
+@aten_op("_grouped_mm.default", "transformers::grouped_mm_fallback.default")
+def grouped_mm(
+    g: Graph, a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    """Products of groups: rows of `a` up to offs[i] by the i-th matrix of `b`."""
+    if offs is None:
+        return op.matmul(a, b)
+    if g.rank(a) != 2 or g.rank(b) != 3 or bias is not None:
+        raise UnsupportedProgram("groups of columns, or with a bias")
+    count = g.shape(b)[0]
+    if not isinstance(count, int):
+        raise UnsupportedProgram("a number of groups that is not known")
+    ends = [tirx.Var(f"{g.node.name}_{i}", "int64") for i in range(count)]
+    known = g.emit(op.tensor_to_shape(g.cast(offs, "int64")))
+    g.builder.match_cast(known, relax.ShapeType(ends))
+    parts = []
+    for i, (first, last) in enumerate(zip([0, *ends[:-1]], ends)):
+        rows = g.emit(op.strided_slice(a, [0], [first], [last], [1], assume_inbound=True))
+        matrix = g.emit(op.strided_slice(b, [0], [i], [i + 1], [1]))
+        parts.append(g.emit(op.matmul(rows, g.emit(op.squeeze(matrix, [0])))))
+    return g.builder.match_cast(
+        g.emit(op.concat(parts, 0)), relax.TensorType(g.result_shape(), g.result_dtype())
+    )
 
 
 @aten_op("linear.default")

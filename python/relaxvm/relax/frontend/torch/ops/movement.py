@@ -25,6 +25,12 @@ def _has_minus_one(shape: Sequence[Size]) -> bool:
     return any(isinstance(d, int) and d == -1 for d in shape)
 
 
+@aten_op("view.dtype")
+def view_dtype(g: Graph, x: Any, dtype: Any) -> Any:
+    """The same bytes as elements of another type."""
+    return op.memory.view(x, g.result_shape(), g.result_dtype(), 0)
+
+
 @aten_op("permute.default")
 def permute(g: Graph, x: Any, dims: Sequence[int]) -> Any:
     return op.permute_dims(x, list(dims)) if dims else x
@@ -176,13 +182,20 @@ def diagonal(g: Graph, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
     others = [i for i in range(g.rank(x)) if i not in (a, b)]
     shape = g.shape(x)
     rows, columns, length = shape[a], shape[b], g.result_shape()[-1]
-    if not all(isinstance(d, int) for d in (rows, columns, length)):
-        raise UnsupportedProgram("the diagonal of a matrix whose size is not known")
     moved = g.emit(op.permute_dims(x, [*others, a, b]))
     flat = g.emit(op.reshape(moved, [*(shape[i] for i in others), rows * columns]))
     first = offset if offset >= 0 else -offset * columns
-    places = first + np.arange(length) * (columns + 1)
-    return op.take(flat, g.const(places, "int64"), axis=len(others))
+    places = _steps(g, first, length, columns + 1)
+    return op.take(flat, places, axis=len(others))
+
+
+def _steps(g: Graph, first: Size, count: Size, step: Size) -> Any:
+    """first, first + step, .., of so many numbers."""
+    if all(isinstance(v, int) for v in (first, count, step)):
+        return g.const(first + np.arange(count) * step, "int64")
+    numbers = g.emit(op.arange(0, count, 1, dtype="int64"))
+    far = g.emit(op.multiply(numbers, g.number(step, "int64")))
+    return g.emit(op.add(far, g.number(first, "int64")))
 
 
 @aten_op("as_strided.default")
@@ -206,10 +219,9 @@ def as_strided(
 @aten_op("unfold.default")
 def unfold(g: Graph, x: Any, dim: int, size: int, step: int) -> Any:
     axis, count = g.axis(x, dim), g.result_shape()[g.axis(x, dim)]
-    if not isinstance(count, int):
-        raise UnsupportedProgram("windows over an axis of a size that is not known")
-    places = np.arange(count)[:, None] * step + np.arange(size)[None, :]
-    windows = g.emit(op.take(x, g.const(places, "int64"), axis=axis))
+    begins = g.emit(op.expand_dims(_steps(g, 0, count, step), [1]))
+    places = g.emit(op.add(begins, g.const(np.arange(size), "int64")))
+    windows = g.emit(op.take(x, places, axis=axis))
     rank = g.rank(x) + 1
     return op.permute_dims(windows, [i for i in range(rank) if i != axis + 1] + [axis + 1])
 

@@ -164,11 +164,6 @@ def log_softmax(g: Graph, x: Any, dim: int, *_: Any, **__: Any) -> Any:
     return op.nn.log_softmax(g.cast(x, g.result_dtype()), dim)
 
 
-@aten_op("embedding.default")
-def embedding(g: Graph, weight: Any, indices: Any, *_: Any) -> Any:
-    return op.take(weight, indices, axis=0)
-
-
 @aten_op("one_hot.default")
 def one_hot(g: Graph, indices: Any, classes: int = -1) -> Any:
     if classes < 0:

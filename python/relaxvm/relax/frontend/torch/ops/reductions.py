@@ -60,8 +60,15 @@ def _greatest(function: Any, name: str) -> None:
 
     @aten_op(f"{any_or_all}.default", f"{any_or_all}.dim", f"{any_or_all}.dims")
     def test(g: Graph, x: Any, dims: Any = None, keepdim: bool = False) -> Any:
-        small = g.cast(g.cast(x, "bool"), "int8")
-        return op.astype(g.emit(function(small, g.axes(x, dims), keepdims=keepdim)), "bool")
+        small, axes = g.cast(g.cast(x, "bool"), "int8"), g.axes(x, dims)
+        found = g.emit(function(small, axes, keepdims=keepdim))
+        if function is op.max and not all(_surely_some(g.shape(x)[i]) for i in axes):
+            found = g.emit(op.maximum(found, g.const(0, "int8")))  # of none: False
+        return op.astype(found, "bool")
+
+
+def _surely_some(size: Any) -> bool:
+    return isinstance(size, int) and size > 0
 
 
 _greatest(op.max, "max")
@@ -142,7 +149,7 @@ def _running(g: Graph, function: Any, x: Any, dim: int) -> Any:
 
 @aten_op("sort.default")
 def sort(g: Graph, x: Any, dim: int = -1, descending: bool = False) -> tuple:
-    order = g.emit(op.argsort(x, dim, descending, "int64"))
+    order = g.emit(argsort(g, x, dim, descending))
     return op.gather_elements(x, order, g.axis(x, dim)), order
 
 
@@ -155,12 +162,13 @@ def sort_stable(
 
 @aten_op("argsort.default")
 def argsort(g: Graph, x: Any, dim: int = -1, descending: bool = False) -> Any:
-    return op.argsort(x, dim, descending, "int64")
+    numbers = g.cast(x, "int8") if g.dtype(x) == "bool" else x
+    return op.argsort(numbers, dim, descending, "int64")
 
 
 @aten_op("argsort.stable")
 def argsort_stable(g: Graph, x: Any, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:  # fmt: skip
-    return op.argsort(x, dim, descending, "int64")
+    return argsort(g, x, dim, descending)
 
 
 @aten_op("topk.default")
@@ -185,16 +193,14 @@ def median_dim(g: Graph, x: Any, dim: int, keepdim: bool = False) -> tuple:
 def median(g: Graph, x: Any) -> Any:
     flat = _flat(g, x)
     ordered = g.emit(op.sort(flat, 0))
-    return op.take(ordered, g.const(_middle(g.shape(flat)[0]), "int64"), axis=0)
+    return op.take(ordered, g.number(_middle(g.shape(flat)[0]), "int64"), axis=0)
 
 
-def _middle(size: Any) -> int:
-    if not isinstance(size, int):
-        raise UnsupportedProgram("the median of a number of values that is not known")
+def _middle(size: Any) -> Any:
     return (size - 1) // 2
 
 
-def _of_rank(g: Graph, x: Any, k: int, dim: int, keepdim: bool) -> tuple:
+def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
     """The value that is the k-th in order, and its place."""
     axis = g.axis(x, dim)
     order = g.emit(op.argsort(x, axis, False, "int64"))
@@ -203,6 +209,27 @@ def _of_rank(g: Graph, x: Any, k: int, dim: int, keepdim: bool) -> tuple:
     if keepdim:
         return value, place
     return op.squeeze(value, [axis]), op.squeeze(place, [axis])
+
+
+@aten_op("histc.default")
+def histc(g: Graph, x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many elements lie in each of `bins` parts of equal width, the last one with its upper end."""
+    dtype, flat = g.dtype(x), _flat(g, x)
+    if min == max:
+        low, high = (g.emit(f(flat)) for f in (op.min, op.max))
+        equal = g.emit(op.equal(low, high))
+        low = g.emit(op.where(equal, g.emit(op.subtract(low, g.const(1, dtype))), low))
+        high = g.emit(op.where(equal, g.emit(op.add(high, g.const(1, dtype))), high))
+    else:
+        low, high = g.const(min, dtype), g.const(max, dtype)
+    width = g.emit(op.subtract(high, low))
+    moved = g.emit(op.multiply(g.emit(op.subtract(flat, low)), g.const(bins, dtype)))
+    place = g.emit(op.floor(g.cast(g.emit(op.divide(moved, width)), "float32")))
+    place = g.cast(g.emit(op.clip(place, 0, bins - 1)), "int64")
+    above = g.emit(op.greater_equal(flat, low))
+    inside = g.emit(op.logical_and(above, g.emit(op.less_equal(flat, high))))
+    zeros = g.emit(op.full([bins], g.const(0, dtype), dtype))
+    return op.scatter_elements(zeros, place, g.cast(inside, dtype), 0, "add")
 
 
 @aten_op("linalg_vector_norm.default")

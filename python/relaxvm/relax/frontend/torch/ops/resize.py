@@ -23,16 +23,24 @@ def _resize(
     """To the size that PyTorch found.  Places follow the factor where one is given, else both sizes."""
     rank = g.rank(x) - 2
     old, new = g.shape(x)[2:], g.result_shape()[2:]
-    plain = not factors or all(
-        float(f).is_integer() or (isinstance(o, int) and o * f == n)
-        for o, n, f in zip(old, new, factors)
+    plain = (
+        not factors
+        or aligned
+        or all(
+            float(f).is_integer() or (isinstance(o, int) and o * f == n)
+            for o, n, f in zip(old, new, factors)
+        )
     )
     if rank in (1, 2, 3) and plain and not antialias and not (rank == 3 and method == "cubic"):
         return _by_operator(g, x, new, method, aligned, exact)
-    if not all(isinstance(d, int) for d in old + new):
-        raise UnsupportedProgram("a factor that is no whole number, of sizes that are not known")
+    known = all(isinstance(d, int) for d in old + new)
+    if not known and (antialias or not factors):
+        raise UnsupportedProgram("this resizing, of sizes that are not known")
     for i in range(rank):
         ratio = 1 / factors[i] if factors else old[i] / new[i]
+        if not known:
+            x = _by_places(g, x, i + 2, old[i], new[i], ratio, method, exact)
+            continue
         weights = _weights(old[i], new[i], ratio, method, aligned, exact, antialias)
         x = _along(g, x, i + 2, weights)
     return x
@@ -62,6 +70,52 @@ def _along(g: Graph, x: Any, axis: int, weights: np.ndarray) -> Any:
     moved = x if axis == last else g.emit(op.permute_dims(x, order))
     result = g.emit(op.matmul(moved, g.const(weights.T.copy(), g.dtype(x))))
     return result if axis == last else g.emit(op.permute_dims(result, list(np.argsort(order))))
+
+
+def _by_places(
+    g: Graph, x: Any, axis: int, old: Any, new: Any, ratio: float, method: str, exact: bool
+) -> Any:
+    """Over one axis of a size that is not known: a sum of the elements beside each place."""
+    scale, half = g.const(ratio), g.const(0.5)
+    number = g.emit(op.arange(0, new, 1, dtype="float32"))
+    if method != "nearest" or exact:
+        number = g.emit(op.add(number, half))
+    at = g.emit(op.multiply(number, scale))
+    last = g.emit(op.subtract(g.number(old, "int64"), g.const(1, "int64")))
+    zero = g.const(0, "int64")
+    within = lambda v: g.emit(op.minimum(g.emit(op.maximum(v, zero)), last))
+    floor = lambda v: g.cast(g.emit(op.floor(v)), "int64")
+    if method == "nearest":
+        return g.emit(op.take(x, within(floor(at)), axis=axis))
+    at = g.emit(op.subtract(at, half))
+    if method == "linear":
+        at = g.emit(op.maximum(at, g.const(0.0)))
+    first, total = floor(at), None
+    share = g.emit(op.subtract(at, g.cast(first, "float32")))
+    after = g.rank(x) - 1 - axis
+    for k in range(2) if method == "linear" else range(-1, 3):
+        weight = g.cast(_share(g, method, share, k), g.dtype(x))
+        if after:
+            weight = g.emit(op.expand_dims(weight, [1 + i for i in range(after)]))
+        row = g.emit(op.take(x, within(g.emit(op.add(first, g.const(k, "int64")))), axis=axis))
+        part = g.emit(op.multiply(row, weight))
+        total = part if total is None else g.emit(op.add(total, part))
+    return total
+
+
+def _share(g: Graph, method: str, share: Any, k: int) -> Any:
+    """`_kernel` in operators: the weight of the k-th element from the one that lies `share` below a place."""
+    distance = g.emit(op.abs(g.emit(op.subtract(share, g.const(float(k))))))
+    times = lambda v, c: g.emit(op.multiply(v, g.const(c)))
+    plus = lambda v, c: g.emit(op.add(v, g.const(c)))
+    if method == "linear":
+        return plus(times(distance, -1.0), 1.0)
+    square = g.emit(op.multiply(distance, distance))
+    if k in (0, 1):  # near
+        inner = plus(times(distance, _CUBIC + 2), -(_CUBIC + 3))
+        return plus(g.emit(op.multiply(inner, square)), 1.0)
+    inner = plus(g.emit(op.multiply(plus(distance, -5.0), distance)), 8.0)
+    return plus(times(g.emit(op.multiply(inner, distance)), _CUBIC), -4 * _CUBIC)
 
 
 def _weights(

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose sizes are open give what PyTorch gives at sizes other than those of the export."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.peer
+
+
+def cases() -> dict:
+    """Name -> function, shape of the export, another shape, the axes that are open."""
+    import torch
+    import torch.nn.functional as F
+
+    resize = lambda mode: lambda x: F.interpolate(x, scale_factor=(0.5, 1.5), mode=mode)
+    aligned = lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear", align_corners=True)
+
+    def cut(x):
+        """max(64 - n, 0) is 64 - n for every size that is allowed."""
+        table = torch.arange(64.0)[max(0, 64 - x.shape[1]) :]
+        return x + table
+
+    image, other = (1, 3, 8, 9), (1, 3, 15, 7)
+    found = {mode: (resize(mode), image, other, (2, 3)) for mode in ("nearest", "bilinear", "bicubic", "nearest-exact")}  # fmt: skip
+    return {
+        **found,
+        "aligned": (aligned, image, other, (2, 3)),
+        "adaptive_max": (lambda x: F.adaptive_max_pool2d(x, 1), image, other, (2, 3)),
+        "diagonal": (lambda x: torch.diagonal(x, 1, 1, 2), (2, 4, 5), (2, 4, 9), (2,)),
+        "windows": (lambda x: x.unfold(1, 3, 1), (2, 7), (2, 9), (1,)),
+        "median": (lambda x: (x.median(0), x.median()), (5, 3), (8, 3), (0,)),
+        "any": (lambda x: (x > 9).any(0), (5, 3), (8, 3), (0,)),
+        "cut": (cut, (2, 8), (2, 11), (1,)),
+    }
+
+
+NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut".split()  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_at_another_size(name, run_module, agree):
+    import torch
+
+    import relaxvm
+
+    from .programs import exported
+
+    function, shape, other, axes = cases()[name]
+    dims = {i: torch.export.Dim(f"d{i}", min=4, max=63) for i in axes}
+    program = exported(function, (torch.randn(shape),), dynamic_shapes=((dims,),))
+    executable = relaxvm.compile(program, num_threads=1)
+    for size in (shape, other):
+        x = torch.randn(size)
+        assert not agree(run_module(executable, x), function(x))
+
+
+def _best_boxes(boxes, scores, limit):
+    """The definition: from the best on, those that overlap no kept one by more than `limit`."""
+    import torch
+
+    kept = []
+    for i in scores.argsort(descending=True).tolist():
+        for k in kept:
+            low, high = torch.maximum(boxes[i, :2], boxes[k, :2]), torch.minimum(boxes[i, 2:], boxes[k, 2:])  # fmt: skip
+            both = (high - low).clamp(min=0).prod()
+            area = lambda j: (boxes[j, 2:] - boxes[j, :2]).prod()
+            if both / (area(i) + area(k) - both) > limit:
+                break
+        else:
+            kept.append(i)
+    return torch.tensor(kept)
+
+
+@pytest.fixture
+def nms():
+    """torchvision's operator, or one of its name and meaning where torchvision is not installed."""
+    import torch
+
+    if hasattr(torch.ops.torchvision, "nms"):
+        return torch.ops.torchvision.nms
+    name = "torchvision::nms"
+    torch.library.define(name, "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    torch.library.impl(name, "cpu", _best_boxes)
+
+    @torch.library.register_fake(name)
+    def fake(boxes, scores, limit):
+        return scores.new_empty([torch.library.get_ctx().new_dynamic_size()], dtype=torch.int64)
+
+    return torch.ops.torchvision.nms
+
+
+def test_boxes_that_no_better_one_covers(nms, run_module, agree):
+    import torch
+
+    import relaxvm
+
+    from .programs import exported
+
+    f = lambda boxes, scores: nms(boxes, scores, 0.5)
+    torch.manual_seed(0)
+    corners = torch.rand(9, 2)
+    inputs = torch.cat([corners, corners + torch.rand(9, 2) + 0.2], 1), torch.rand(9)
+    want = _best_boxes(*inputs, 0.5)
+    assert 1 < len(want) < 9
+    executable = relaxvm.compile(exported(f, inputs), num_threads=1)
+    assert not agree(run_module(executable, *inputs), want)
+
+
+def test_none_and_texts_keep_their_place():
+    import torch
+
+    import relaxvm
+
+    from .programs import exported
+
+    executable = relaxvm.compile(exported(lambda x: (x + 1, None, "text", 3), (torch.ones(2),)))
+    x = relaxvm.runtime.tensor(torch.ones(2).numpy())
+    first, none, text, number = relaxvm.VirtualMachine(executable, relaxvm.cpu())["main"](x)
+    assert first.numpy().tolist() == [2, 2] and none is None and text == "text" and int(number) == 3
