@@ -141,17 +141,10 @@ ir::Call MakeCall(ffi::String name, Array<Any> args, ffi::Map<ffi::String, Any> 
   return ops::MakeCall(op, exprs, attrs, ty_args, span);
 }
 
-// FLegalize, of any operator: gives [bindings, value, module].
+// FLegalize, of any operator.
 void SetLegalize(const ffi::String& name, const Any& value) {
   ops::LegalizeRule rule;
-  if (value != nullptr) {
-    rule = [f = value.cast<ffi::Function>()](const ir::Call& call, const ir::IRModule& mod,
-                                             bool dataflow) {
-      auto parts = f(call, mod, dataflow).cast<Array<Any>>();
-      return ops::Lowered{parts[0].cast<ir::BindingBlock>(), parts[1].cast<Expr>(),
-                          parts[2].cast<ir::IRModule>()};
-    };
-  }
+  if (value != nullptr) rule = ops::LegalizeRuleOf(value.cast<ffi::Function>());
   ops::OpenOperator(std::string(name));  // made when it is named for the first time
   ops::SetLegalizeRule(std::string(name), std::move(rule));
 }

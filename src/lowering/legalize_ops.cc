@@ -111,7 +111,7 @@ class Legalizer : public ir::Mutator {
       ir::Mutator::MutateBinding(binding, out);
       return;
     }
-    if (auto rule = ops::FindLegalizeRule(op->name); rule && LowerByRule(bound, rule, out)) return;
+    if (auto rule = RuleOf(op); rule && LowerByRule(bound, rule, out)) return;
     if (Stays(op)) {
       ir::Mutator::MutateBinding(binding, out);
       return;
@@ -125,6 +125,11 @@ class Legalizer : public ir::Mutator {
   static bool Stays(const ir::OpObj* op) {
     const ops::OpDef& record = ops::RecordOf(op);
     return !record.compute && record.packed == nullptr && !record.decompose;
+  }
+
+  ops::LegalizeRule RuleOf(const ir::OpObj* op) const {
+    auto it = options_.rules.find(op->name);
+    return it != options_.rules.end() ? it->second : ops::FindLegalizeRule(op->name);
   }
 
   // False when the rule leaves the call as it is.

@@ -217,6 +217,14 @@ LegalizeTable& GetLegalizeTable() {
 
 }  // namespace
 
+LegalizeRule LegalizeRuleOf(const ffi::Function& f) {
+  return [f](const Call& call, const ir::IRModule& mod, bool dataflow) {
+    auto parts = f(call, mod, dataflow).cast<ffi::Array<ffi::Any>>();
+    return Lowered{parts[0].cast<ir::BindingBlock>(), parts[1].cast<Expr>(),
+                   parts[2].cast<ir::IRModule>()};
+  };
+}
+
 void SetLegalizeRule(const std::string& op, LegalizeRule rule) {
   LegalizeTable& table = GetLegalizeTable();
   std::lock_guard<std::mutex> lock(table.mutex);

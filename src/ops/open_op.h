@@ -28,6 +28,9 @@ struct Lowered {
 using LegalizeRule =
     std::function<Lowered(const Call& call, const ir::IRModule& mod, bool dataflow)>;
 
+// The rule that a function gives: (call, module, in a dataflow block) -> [bindings, value, module].
+LegalizeRule LegalizeRuleOf(const ffi::Function& f);
+
 // A rule that LegalizeOps asks before its own, for any operator; an empty one takes it away.
 void SetLegalizeRule(const std::string& op, LegalizeRule rule);
 // Empty when there is none.

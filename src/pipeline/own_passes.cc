@@ -19,9 +19,14 @@ namespace relaxvm::passes {
 
 IRModule LegalizeOps(IRModule mod, const PassContext& context) {
   lowering::LegalizeOptions options;
-  if (auto skip = context.options.Get("skip_ops"); skip.has_value()) {
+  if (auto skip = context.options.Get("skip_ops"); skip && *skip != nullptr) {
     for (const ffi::Any& name : skip.value().cast<ffi::Array<ffi::Any>>()) {
       options.skip_ops.insert(std::string(name.cast<ffi::String>()));
+    }
+  }
+  if (auto rules = context.options.Get("customize_legalize_map"); rules && *rules != nullptr) {
+    for (const auto& [name, rule] : rules->cast<ffi::Map<ffi::String, ffi::Function>>()) {
+      options.rules[std::string(name)] = ops::LegalizeRuleOf(rule);
     }
   }
   return lowering::LegalizeOps(std::move(mod), options);

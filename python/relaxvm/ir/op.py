@@ -23,7 +23,7 @@ def _rule(key: str, value: Any) -> Any:
     if value is None or key == "FPurity":
         return value
     if key == "FLegalize":
-        return _legalize(value)
+        return legalize_rule(value)
     if key == "FPrimalGradient":
         return _gradient(value)
 
@@ -36,7 +36,10 @@ def _rule(key: str, value: Any) -> Any:
     return rule
 
 
-def _legalize(value: Any) -> Any:
+def legalize_rule(value: Any) -> Any:
+    """FLegalize(builder, call) as the compiler calls it: with the call, the module that may grow, and whether bindings
+    stand in a dataflow block."""
+
     def rule(call: Call, mod: Any, dataflow: bool) -> list[Any]:
         from ..relax.block_builder import BlockBuilder
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import relax
+from relaxvm import relax, topi
+from relaxvm.ir import Op, register_op_attr
 from relaxvm.relax import transform
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -117,6 +118,57 @@ def test_skipped_operators_stay() -> None:
     text = transform.LegalizeOps(skip_ops=["relax.sqrt"])(Mod).script()
     assert "R.sqrt(" in text
     assert "R.exp(" not in text
+
+
+@I.ir_module
+class AddThenExp:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        a = R.add(x, y)
+        b = R.exp(a)
+        return b
+
+
+def test_rules_of_the_caller_come_before_those_of_operators() -> None:
+    def as_packed(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return relax.call_dps_packed("my.add", list(call.args), out_ty=call.ty)
+
+    text = transform.LegalizeOps({"relax.add": as_packed})(AddThenExp).script()
+    assert 'R.call_dps_packed("my.add", (x, y)' in text
+    assert "def exp" in text
+    assert "def add" not in text
+
+
+def test_a_rule_may_emit_bindings_and_programs() -> None:
+    def twice(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        total = builder.emit(relax.op.subtract(*call.args), "total")
+        return builder.call_te(topi.add, total, total)
+
+    text = transform.LegalizeOps({"relax.add": twice})(AddThenExp).script()
+    assert "total" in text
+    assert "def subtract" in text
+    assert "def add" in text
+
+
+def test_a_rule_may_leave_a_call_to_the_operator() -> None:
+    text = transform.LegalizeOps({"relax.add": lambda builder, call: call})(AddThenExp).script()
+    assert "def add" in text
+
+
+def test_a_rule_ends_with_its_pass() -> None:
+    as_packed = {"relax.add": lambda b, call: relax.call_dps_packed("my.add", list(call.args), call.ty)}
+    transform.LegalizeOps(as_packed)(AddThenExp)
+    assert "my.add" not in legal(AddThenExp)
+
+
+def test_operators_without_rule_are_named_when_asked(caplog: pytest.LogCaptureFixture) -> None:
+    register_op_attr("test.without_rule", "FInferType", lambda call, builder: call.args[0].ty)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.Call(Op.get("test.without_rule"), [x])))
+    transform.LegalizeOps(enable_warning=True)(builder.finalize())
+    assert caplog.messages == ["LegalizeOps: test.without_rule has no rule and stays as it is"]
 
 
 def test_size_that_no_argument_gives_is_passed_as_a_scalar() -> None:

@@ -12,6 +12,7 @@ from .function_pass import DataflowBlockPass, FunctionPass, dataflowblock_pass, 
 from .fuse import FusionPattern, PatternCheckContext, fuse_ops_by_pattern
 from .ipc import IPCAllReduceRewrite, LowerGPUIPCAllocStorage
 from .layout import alter_op_impl
+from .legalize import legalize_ops
 
 __all__ = [
     "AttachExternModules",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 __all__ += install(globals())
 AlterOpImpl = alter_op_impl(globals()["AlterOpImpl"])
+LegalizeOps = legalize_ops(globals()["LegalizeOps"])
 FuseOpsByPattern = fuse_ops_by_pattern(globals()["FuseOpsByPattern"])
 for _name in ("ExpandTupleArguments", "InlinePrivateFunctions", "RemoveUnusedOutputs"):
     _always = _name != "InlinePrivateFunctions"
