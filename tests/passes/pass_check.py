@@ -20,9 +20,10 @@ class Module:
 """
 
 
-def module(functions: str) -> relaxvm.IRModule:
+def module(functions: str, check_well_formed: bool = True) -> relaxvm.IRModule:
     """The module with these functions, written as inside the class `Module`."""
-    return from_source(HEADER + textwrap.indent(textwrap.dedent(functions).strip("\n"), "    "))
+    text = HEADER + textwrap.indent(textwrap.dedent(functions).strip("\n"), "    ")
+    return from_source(text, check_well_formed=check_well_formed)
 
 
 def check_pass(pass_: Any, before: str, after: str | None = None) -> None:

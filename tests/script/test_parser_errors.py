@@ -173,3 +173,35 @@ def test_decorated_function_names_its_file():
         @R.function
         def f(x: R.Tensor((2,), "float32")):
             return R.add(x, missing)
+
+
+IMPURE = HEAD + """    y = R.call_packed("f", x, ty_args=R.Tensor((4,), "float32"))
+    return y
+"""
+
+
+def test_a_program_that_is_not_well_formed_is_an_error_where_it_is_written() -> None:
+    with pytest.raises(DiagnosticError, match="2:1: .* has an effect, .* check_well_formed=False"):
+        from_source(IMPURE)
+    with pytest.raises(DiagnosticError, match="has an effect"):
+        R.function(impure)
+
+
+def test_the_check_can_be_left_out() -> None:
+    assert from_source(IMPURE, check_well_formed=False).is_pure
+    marked = IMPURE.replace("@R.function", "@R.function(check_well_formed=False)")
+    assert from_source(marked).is_pure
+    assert R.function(impure, check_well_formed=False).is_pure
+
+
+def test_the_check_of_a_module_can_be_left_out() -> None:
+    body = IMPURE.replace("\n", "\n    ")
+    with pytest.raises(DiagnosticError, match="2:1: .* has an effect"):
+        from_source(f"@I.ir_module\nclass Module:\n    {body}")
+    mod = from_source(f"@I.ir_module(check_well_formed=False)\nclass Module:\n    {body}")
+    assert mod["main"].is_pure
+
+
+def impure(x: R.Tensor((4,), "float32")):
+    y = R.call_packed("f", x, ty_args=R.Tensor((4,), "float32"))
+    return y

@@ -112,7 +112,7 @@ def main(x: R.Tensor, s: R.Shape):
     return z
 """,
     "functions in functions": """
-@R.function
+@R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32"), i: R.Prim("int64")):
     n = T.int64()
 

@@ -16,12 +16,13 @@ from ..ir.global_info import DummyGlobalInfo, VDevice
 
 
 def ir_module(mod: type | None = None, check_well_formed: bool = True, s_tir: bool = False) -> Any:
-    """Decorates a class: it becomes the module that it describes."""
+    """Decorates a class: it becomes the module that it describes.  DiagnosticError when the module breaks a rule of the
+    language, unless `check_well_formed` is off."""
     from .parser.entry import parse_class
 
     if mod is not None:
-        return parse_class(mod, sys._getframe(1))
-    return lambda cls: parse_class(cls, sys._getframe(1))
+        return parse_class(mod, sys._getframe(1), check_well_formed)
+    return lambda cls: parse_class(cls, sys._getframe(1), check_well_formed)
 
 
 class _Setting:

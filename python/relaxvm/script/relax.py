@@ -38,10 +38,11 @@ _Text = builtins.str
 def function(
     f: _Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True
 ) -> _Any:
-    """Decorates a function of the graph language."""
+    """Decorates a function of the graph language.  DiagnosticError when it breaks a rule of the language, unless
+    `check_well_formed` is off."""
     from .parser.entry import parse_function
 
-    options = {"pure": pure, "private": private}
+    options = {"pure": pure, "private": private, "check_well_formed": check_well_formed}
     if f is not None:
         return parse_function(f, sys._getframe(1), "function", options)
     return lambda g: parse_function(g, sys._getframe(1), "function", options)

@@ -151,7 +151,8 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     return bool(_compiler.func("analysis.has_reshape_pattern")(func))
 
 
-def _violation(obj: Any) -> str | None:
+def violation(obj: Any) -> str | None:
+    """The rule of the language that a module or function breaks, and where; None when it keeps them all."""
     mod = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
     found = _compiler.func("pipeline.FindViolation")(mod, "graph")
     return None if found is None else f"{found[0]}: {found[1]}"
@@ -159,12 +160,12 @@ def _violation(obj: Any) -> str | None:
 
 def check_well_formed(obj: Any, check_ty: bool = True) -> bool:
     """Does a module or function keep the rules of the language?"""
-    return _violation(obj) is None
+    return violation(obj) is None
 
 
 def well_formed(obj: Any, check_ty: bool = True) -> bool:
     """As check_well_formed, but an error says which rule is broken, and where."""
-    found = _violation(obj)
+    found = violation(obj)
     if found is not None:
         raise ValueError(f"the program is not well formed: {found}")
     return True

@@ -13,13 +13,30 @@ from ...error import DiagnosticError
 from .source import Source, captured, find_class, find_function, in_module_class
 
 
-def parse_class(cls: type, frame: types.FrameType) -> Any:
+def parse_class(cls: type, frame: types.FrameType, check_well_formed: bool = True) -> Any:
     """The module that a decorated class describes."""
     from .module import parse_module
 
     source, node = find_class(cls.__name__, frame)
     methods = [getattr(f, "script_function", f) for f in vars(cls).values()]
-    return parse_module(source, node, captured(frame, *methods), vars(cls))
+    mod = parse_module(source, node, captured(frame, *methods), vars(cls))
+    return _checked(mod, source, node) if check_well_formed else mod
+
+
+def _checked(parsed: Any, source: Source, node: ast.AST) -> Any:
+    """What was parsed, unless it breaks a rule of the graph language."""
+    from ...relax.analysis.programs import violation
+
+    found = violation(parsed)
+    # A function on its own has no module that could declare the data types which it uses.
+    declares = isinstance(node, ast.ClassDef) or "[data-type-is-declared]" not in (found or "")
+    if found is not None and declares:
+        source.fail(
+            node,
+            f"the program is not well formed: {found}; "
+            "check_well_formed=False on the decorator keeps it as it is",
+        )
+    return parsed
 
 
 def parse_data_type(cls: type, frame: types.FrameType, stand_in: Any) -> Any:
@@ -53,17 +70,20 @@ def parse_definition(
 
     if kind == "prim_func":
         return ProgramParser(source, outside).parse(node, private=bool(options.get("private")))
-    return GraphParser(source, outside).parse(
+    function = GraphParser(source, outside).parse(
         node, pure=bool(options.get("pure", True)), private=bool(options.get("private"))
     )
+    return _checked(function, source, node) if options.get("check_well_formed", True) else function
 
 
-def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
+def from_source(
+    text: Any, extra_vars: dict[str, Any] | None = None, check_well_formed: bool = True
+) -> Any:
     """The module or function that a text describes; names R, T, I are there without import."""
     from .. import ir, relax, tirx
 
     if isinstance(text, type):
-        return parse_class(text, sys._getframe(1))
+        return parse_class(text, sys._getframe(1), check_well_formed)
     if isinstance(text, types.FunctionType):
         raise TypeError("decorate a function with @R.function or @T.prim_func to parse it")
     names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
@@ -76,7 +96,8 @@ def from_source(text: Any, extra_vars: dict[str, Any] | None = None) -> Any:
     source = Source("<script>", str(text))
     if len(source.tree.body) == 1 and isinstance(source.tree.body[0], ast.Expr):
         return _expression(source, source.tree.body[0].value, names)
-    results = [r for r in (_top_level(source, n, names) for n in source.tree.body) if r is not None]
+    results = [_top_level(source, n, names, check_well_formed) for n in source.tree.body]
+    results = [r for r in results if r is not None]
     if not results:
         raise DiagnosticError(
             f"{source.name}:1:1: nothing to parse; write a class under @I.ir_module, "
@@ -98,7 +119,16 @@ def _expression(source: Source, node: ast.expr, names: dict[str, Any]) -> Any:
     return value.as_object() if isinstance(value, Annotation) else plain(value)
 
 
-def _top_level(source: Source, node: ast.stmt, names: dict[str, Any]) -> Any:
+def _wants_check(node: ast.ClassDef) -> bool:
+    """False when a decorator of the class says check_well_formed=False."""
+    words = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords]
+    return not any(
+        k.arg == "check_well_formed" and isinstance(k.value, ast.Constant) and not k.value.value
+        for k in words
+    )
+
+
+def _top_level(source: Source, node: ast.stmt, names: dict[str, Any], check: bool) -> Any:
     from .data_type import is_data_type, parse_data_types
     from .evaluate import Evaluator, Scope
     from .module import function_kind, parse_module
@@ -107,10 +137,12 @@ def _top_level(source: Source, node: ast.stmt, names: dict[str, Any]) -> Any:
         if is_data_type(Evaluator(source, Scope(names)), node):
             names[node.name] = parse_data_types(source, [node], names)[0]
             return names[node.name]
-        return parse_module(source, node, names)
+        mod = parse_module(source, node, names)
+        return _checked(mod, source, node) if check and _wants_check(node) else mod
     if isinstance(node, ast.FunctionDef):
         kind, options = function_kind(Evaluator(source, Scope(names)), node)
         if kind is not None:
+            options = {**options, "check_well_formed": check and options.get("check_well_formed", True)}
             return parse_definition(source, node, names, kind, options)
     # Anything else is ordinary Python: imports, metadata, helpers.
     try:
