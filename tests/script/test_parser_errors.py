@@ -175,9 +175,12 @@ def test_decorated_function_names_its_file():
             return R.add(x, missing)
 
 
-IMPURE = HEAD + """    y = R.call_packed("f", x, ty_args=R.Tensor((4,), "float32"))
+IMPURE = (
+    HEAD
+    + """    y = R.call_packed("f", x, ty_args=R.Tensor((4,), "float32"))
     return y
 """
+)
 
 
 def test_a_program_that_is_not_well_formed_is_an_error_where_it_is_written() -> None:

@@ -156,7 +156,9 @@ def test_a_rule_may_leave_a_call_to_the_operator() -> None:
 
 
 def test_a_rule_ends_with_its_pass() -> None:
-    as_packed = {"relax.add": lambda b, call: relax.call_dps_packed("my.add", list(call.args), call.ty)}
+    as_packed = {
+        "relax.add": lambda b, call: relax.call_dps_packed("my.add", list(call.args), call.ty)
+    }
     transform.LegalizeOps(as_packed)(AddThenExp)
     assert "my.add" not in legal(AddThenExp)
 

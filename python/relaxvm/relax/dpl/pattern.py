@@ -70,7 +70,7 @@ class DFPattern(Object):
 
     def has_ty(self, ty: Any) -> TypePattern:
         """The same, of a type that fits `ty`."""
-        return TypePattern(ty, self)
+        return TypePattern(self, ty)
 
     def has_dtype(self, dtype: Any) -> DataTypePattern:
         """The same, with this element type."""
@@ -159,8 +159,8 @@ class _NamedPattern(DFPattern):
 
     _KIND = ""
 
-    def __init__(self, name: str = "") -> None:
-        self._build(self._KIND, name=name)
+    def __init__(self, name_hint: str = "") -> None:
+        self._build(self._KIND, name=name_hint)
 
     @property
     def name(self) -> str:
@@ -189,6 +189,9 @@ class ExternFuncPattern(_NamedPattern):
     """A packed function."""
 
     _KIND = "ExternFunc"
+
+    def __init__(self, global_symbol: str = "") -> None:
+        super().__init__(global_symbol)
 
     @property
     def global_symbol(self) -> str:
@@ -280,9 +283,9 @@ class UnorderedTuplePattern(TuplePattern):
 class TupleGetItemPattern(DFPattern):
     """An item of a tuple; any one when `index` is None."""
 
-    def __init__(self, tup: DFPattern, index: int | None = None) -> None:
-        self._build("TupleGetItem", [tup], number=-1 if index is None else index)
-        self._tuple = tup
+    def __init__(self, tuple_value: DFPattern, index: int | None = None) -> None:
+        self._build("TupleGetItem", [tuple_value], number=-1 if index is None else index)
+        self._tuple = tuple_value
 
     @property
     def tuple(self) -> DFPattern:
@@ -348,8 +351,8 @@ class _NarrowedPattern(DFPattern):
 class TypePattern(_NarrowedPattern):
     """A value whose type fits `ty`; symbolic sizes of `ty` stand for any one size each."""
 
-    def __init__(self, ty: Any, pattern: DFPattern | None = None) -> None:
-        self._narrow("Type", pattern or WildcardPattern(), plain(ty))
+    def __init__(self, pattern: DFPattern, ty: Any) -> None:
+        self._narrow("Type", pattern, plain(ty))
 
     @property
     def ty(self) -> Any:
@@ -545,12 +548,19 @@ def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> C
 
 
 def make_fused_bias_activation_pattern(
-    op_name: str, with_bias: bool = False, activation: str | None = None
+    op_name: str,
+    with_bias: bool = False,
+    activation: str | None = None,
+    allow_reshape: bool = False,
 ) -> DFPattern:
-    """`op_name` of two arguments, followed by an added bias and an activation when they are asked for."""
+    """`op_name` of two arguments, followed by an added bias and an activation when they are asked for; the bias comes
+    from a reshape when that is allowed."""
     out: DFPattern = is_op(op_name)(wildcard(), wildcard())
     if with_bias:
-        out = is_op("relax.add")(out, wildcard())
+        bias: DFPattern = wildcard()
+        if allow_reshape:
+            bias = is_op("relax.reshape")(bias, wildcard())
+        out = is_op("relax.add")(out, bias)
     return out if activation is None else is_op(activation)(out)
 
 

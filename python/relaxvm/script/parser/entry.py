@@ -142,7 +142,10 @@ def _top_level(source: Source, node: ast.stmt, names: dict[str, Any], check: boo
     if isinstance(node, ast.FunctionDef):
         kind, options = function_kind(Evaluator(source, Scope(names)), node)
         if kind is not None:
-            options = {**options, "check_well_formed": check and options.get("check_well_formed", True)}
+            options = {
+                **options,
+                "check_well_formed": check and options.get("check_well_formed", True),
+            }
             return parse_definition(source, node, names, kind, options)
     # Anything else is ordinary Python: imports, metadata, helpers.
     try:
