@@ -5,6 +5,7 @@ imported: name, options, defaults and documentation stand there once."""
 from __future__ import annotations
 
 from ...transform import Pass, PassContext, PassInfo, Sequential, module_pass
+from .codegen import RunCodegen
 from .extern import AttachExternModules
 from .factories import install, tidied
 from .fast_math import FastMathTransform
@@ -26,6 +27,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "PatternCheckContext",
+    "RunCodegen",
     "Sequential",
     "dataflowblock_pass",
     "function_pass",
