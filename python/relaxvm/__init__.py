@@ -16,7 +16,25 @@ from relaxvm._registry import (
     register_global_func,
     remove_global_func,
 )
-from relaxvm.runtime import DataType, Device, Tensor, VirtualMachine, cpu, cuda, device, load, null
+from relaxvm.runtime import (
+    DataType,
+    Device,
+    Object,
+    Tensor,
+    VirtualMachine,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    hexagon,
+    load,
+    metal,
+    null,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+)
 
 for _name in _ffi.runtime_function("runtime.unknown_flags")():
     _logging = importlib.import_module("logging")
@@ -28,6 +46,7 @@ __version__: str = _ffi.runtime_function("runtime.version")()
 _NAMES = {
     "IRModule": "relaxvm.ir.module",
     "TVMError": "relaxvm.error",
+    "build": "relaxvm.tirx",
     "compile": "relaxvm._compile",
 }
 _MODULES = (
@@ -35,6 +54,7 @@ _MODULES = (
     "contrib",
     "error",
     "inference",
+    "instrument",
     "ir",
     "relax",
     "runtime",
@@ -48,13 +68,14 @@ _MODULES = (
     "topi",
     "transform",
 )
+_ELSEWHERE = {"instrument": "ir.instrument"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"{__name__}.{name}")
+        value = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, name)}")
     else:
         raise AttributeError(f"module relaxvm has no attribute {name}")
     globals()[name] = value
@@ -65,19 +86,30 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_NAMES, *_MODULES})
 
 
+register_object = _ffi.tvm_ffi.register_object
+
 __all__ = [
     "DataType",
     "Device",
+    "Object",
     "Tensor",
     "VirtualMachine",
     "__version__",
     "cpu",
     "cuda",
     "device",
+    "ext_dev",
     "get_global_func",
+    "hexagon",
     "load",
+    "metal",
     "null",
+    "opencl",
     "register_func",
     "register_global_func",
+    "register_object",
     "remove_global_func",
+    "rocm",
+    "vpi",
+    "vulkan",
 ]

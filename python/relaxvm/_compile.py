@@ -9,17 +9,9 @@ from typing import Any
 
 from relaxvm._compiler import func
 from relaxvm.ir.module import IRModule
-from relaxvm.runtime.executable import VMExecutable
+from relaxvm.runtime.executable import Executable, VMExecutable
 
 Progress = Callable[[str, int, int], None]
-_DEFAULTS: dict[str, Any] = {
-    "pipeline": "default",
-    "exec_mode": "bytecode",
-    "stop_after": "",
-    "num_threads": 0,
-    "config": {},
-    "progress": None,
-}
 
 
 def compile(
@@ -34,19 +26,32 @@ def compile(
     num_threads: int | None = None,
     config: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-) -> VMExecutable | IRModule:
+) -> Executable | IRModule:
     """Compiles a module, the model in a file or a program of `torch.export` for `target`
     ("llvm": this machine's CPU).
 
     The module may be at any stage; what is already lowered stays as it is.  `stop_after` names a stage ("lowered") or
     a pass ("FuseOps"): the module as it is then comes back.  `params` binds parameters of `main` to tensors.
     `exec_mode="compiled"` makes native code of the functions as well, where "bytecode" has the machine interpret them.
-    `progress` is called with the name of the step, how many are done, and how many there are.
+    `progress` is called with the name of the step, how many are done, and how many there are.  The `PassContext` in
+    force watches and disables passes of the pipeline as well.
+
+    A tensor program, or a module of nothing else, becomes functions that need no machine: `ex["name"](...)`.
     """
     _only_default_tir(tir_pipeline)
-    is_own = not isinstance(mod, IRModule)
+    options = {
+        **_options(target, config),
+        "exec_mode": exec_mode,
+        "stop_after": stop_after or "",
+        "num_threads": num_threads or 0,
+        "progress": progress,
+    }
+    if stop_after is None and _only_tensor_programs(mod):
+        from relaxvm.tirx.compiled import build_programs
+
+        return build_programs(mod, options)
+    options["take"] = not isinstance(mod, IRModule)
     mod, imports = _without_external_modules(_bind(as_module(mod), params))
-    pipeline = "default"
     if relax_pipeline not in ("default", "default_build"):
         from relaxvm.relax.pipeline import get_pipeline
 
@@ -56,17 +61,9 @@ def compile(
                 if isinstance(relax_pipeline, str)
                 else relax_pipeline(mod)
             )
-            is_own = False
-        pipeline = "finish"
-    options = {
-        "pipeline": pipeline,
-        "exec_mode": exec_mode,
-        "stop_after": stop_after or "",
-        "num_threads": num_threads or 0,
-        "config": dict(config or {}),
-        "progress": progress,
-    }
-    built = _build(mod, target, options, take=is_own)
+            options["take"] = False
+        options["pipeline"] = "finish"
+    built = _build(mod, options)
     if isinstance(built, VMExecutable):
         for module in imports:
             built.import_module(module)
@@ -78,21 +75,46 @@ def compile_last(mod: IRModule, target: Any) -> VMExecutable:
 
     `mod` is empty afterwards.
     """
-    executable = _build(mod, target, {}, take=True)
+    executable = _build(mod, {**_options(target), "take": True})
     assert isinstance(executable, VMExecutable)
     return executable
 
 
-def _build(
-    mod: IRModule, target: Any, options: Mapping[str, Any], *, take: bool
-) -> VMExecutable | IRModule:
-    all_options = {**_DEFAULTS, **options, "target": target_text(target), "take": take}
-    built = func("pipeline.Build")(mod, all_options)
+def _options(target: Any, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Those of a plain compilation in the pass context in force; `config` adds to its config."""
+    from relaxvm.transform import PassContext
+
+    context = PassContext.current().for_pipeline()
+    return {
+        "pipeline": "default",
+        "target": target_text(target),
+        "exec_mode": "bytecode",
+        "stop_after": "",
+        "num_threads": 0,
+        "progress": None,
+        "take": False,  # the module, which is empty afterwards
+        **context,
+        "config": {**context["config"], **(config or {})},
+    }
+
+
+def _build(mod: IRModule, options: Mapping[str, Any]) -> VMExecutable | IRModule:
+    built = func("pipeline.Build")(mod, options)
     if "executable" not in built:
         return built["module"]
     executable = VMExecutable(built["executable"])
     executable.timings = [tuple(row) for row in built["timings"]]
     return executable
+
+
+def _only_tensor_programs(mod: Any) -> bool:
+    """Whether there is nothing for the machine to run: a tensor program, or a module of such ones alone."""
+    from relaxvm.tirx.function import PrimFunc
+
+    if isinstance(mod, IRModule):
+        functions = list(mod.functions.values())
+        return bool(functions) and all(isinstance(f, PrimFunc) for f in functions)
+    return isinstance(mod, PrimFunc)
 
 
 def as_module(mod: Any) -> IRModule:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,28 +13,44 @@ _current: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar(
 )
 
 
+class TargetKind(str):
+    """What a target is in a word, "llvm"; its `name` is that word."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
 class Target:
     """A kind ("llvm") and its options ({"mcpu": "znver3"}).
 
-    `text` is what the command line takes ("llvm -mcpu=znver3"), a mapping {"kind": "llvm", "mcpu": "znver3"}, or
-    another target.  `host` is where the code that starts kernels runs; a CPU is its own host.
+    `text` is what the command line takes ("llvm -mcpu=znver3"), a mapping {"kind": "llvm", "mcpu": "znver3"}, such a
+    mapping in JSON, or another target.  Options are attributes, too: `target.mcpu`.  `host` is where the code that
+    starts kernels runs; a CPU is its own host.
     """
 
-    kind: str
+    kind: TargetKind
     attrs: dict[str, Any]
     host: Target | None
 
     def __init__(self, text: str | Mapping[str, Any] | Target, host: Any = None) -> None:
+        if isinstance(text, str) and text.lstrip().startswith("{"):
+            text = json.loads(text)
         if isinstance(text, Target):
+            host = host if host is not None else text.host
             self.kind, self.attrs = text.kind, dict(text.attrs)
         elif isinstance(text, Mapping):
-            self.attrs = {str(k): v for k, v in text.items() if k not in ("kind", "host")}
+            others = ("kind", "host", "keys", "tag")
+            self.attrs = {str(k): v for k, v in text.items() if k not in others}
             if "kind" not in text:
                 raise ValueError(f"target {dict(text)!r} has no 'kind'; write {{'kind': 'llvm'}}")
-            self.kind = str(text["kind"])
+            self.kind = TargetKind(text["kind"])
             host = host if host is not None else text.get("host")
         else:
-            self.kind, self.attrs = _parse(str(text))
+            kind, self.attrs = _parse(str(text))
+            self.kind = TargetKind(kind)
         self.host = None if host is None else Target(host)
 
     @staticmethod
@@ -58,6 +75,21 @@ class Target:
     @property
     def mcpu(self) -> str:
         return str(self.attrs.get("mcpu", ""))
+
+    def __getattr__(self, name: str) -> Any:
+        for key in (name, name.replace("_", "-")):
+            if not name.startswith("__") and key in self.__dict__.get("attrs", ()):
+                return self.attrs[key]
+        raise AttributeError(f"target {self.__dict__.get('kind', '')!r} has no option {name!r}")
+
+    def with_host(self, host: Any) -> Target:
+        """The same target, with its kernels started from `host`."""
+        return Target(self, host)
+
+    def export(self) -> dict[str, Any]:
+        """The mapping that makes the same target."""
+        host = {} if self.host is None else {"host": self.host.export()}
+        return {"kind": self.kind.name, "tag": "", "keys": self.keys, **self.attrs, **host}
 
     @property
     def keys(self) -> list[str]:

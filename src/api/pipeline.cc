@@ -27,7 +27,8 @@ void CheckInterrupt() {
   if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
 }
 
-// Options come complete from Python: target, exec_mode, stop_after, num_threads, config, progress.
+// Options come complete from Python: target, exec_mode, stop_after, num_threads, config, progress,
+// and of the pass context: before (name, module) -> bool, after (name, module), or None for both.
 pipeline::BuildOptions OptionsFrom(const Dict& given) {
   pipeline::BuildOptions options;
   options.pipeline = given["pipeline"].cast<ffi::String>();
@@ -42,6 +43,16 @@ pipeline::BuildOptions OptionsFrom(const Dict& given) {
         [call = given["progress"].cast<ffi::Function>()](const pipeline::Progress& p) {
           call(ffi::String(p.step), p.done, p.total);
         };
+  }
+  if (given["before"] != nullptr) {
+    options.run.watch.before = [call = given["before"].cast<ffi::Function>()](
+                                   const char* pass, const ir::IRModule& mod) {
+      return call(ffi::String(pass), mod).cast<bool>();
+    };
+    options.run.watch.after = [call = given["after"].cast<ffi::Function>()](
+                                  const char* pass, const ir::IRModule& mod) {
+      call(ffi::String(pass), mod);
+    };
   }
   return options;
 }

@@ -23,6 +23,7 @@
 #include "vm/builtins/table.h"
 #include "vm/executable_module.h"
 #include "vm/kv_cache.h"
+#include "vm/measure.h"
 #include "vm/sequence.h"
 #include "vm/virtual_machine.h"
 
@@ -204,6 +205,17 @@ void Register() {
            [](DLDevice device) {
              runtime::GetDeviceApi(device)->Synchronize(device.device_id, nullptr);
            })
+      // (device, function, what Measure takes...): seconds of a call, for each repeat
+      .def_packed("relaxvm.runtime.time_function",
+                  [](ffi::PackedArgs args, ffi::Any* result) {
+                    if (args.size() < 2)
+                      Fail(ErrorKind::kTypeError, "time_function needs a device and a function");
+                    const auto device = args[0].cast<DLDevice>();
+                    runtime::DeviceApi* api = runtime::GetDeviceApi(device);
+                    *result = vm::Measure(
+                        args[1].cast<ffi::Function>(), args.Slice(2),
+                        {.synchronize = [&] { api->Synchronize(device.device_id, nullptr); }});
+                  })
       .def("relaxvm.runtime.null_device_stats", NullDeviceStats)
       .def("relaxvm.runtime.num_usable_cpus", runtime::NumUsableCpus)
       // What code for this machine depends on besides the features that its CPU names: sizes of

@@ -75,7 +75,8 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
       const PassRow& row = RowOf(step.pass);
       if (options.check_interrupt) options.check_interrupt();
       if (options.progress) options.progress({row.name, static_cast<int>(next), num_passes()});
-      if (!settings.IsDisabled(row.name)) {
+      if (!settings.IsDisabled(row.name) &&
+          (!options.watch.before || options.watch.before(row.name, result.mod))) {
         context.options = CompleteOptions(row.name, row.options, step.options);
         auto start = std::chrono::steady_clock::now();
         IRModule after = row.run(result.mod, context);
@@ -86,6 +87,7 @@ RunResult Pipeline::Execute(IRModule mod, const RunOptions& options) const {
         last_pass = row.name;
         if (settings.verify) CheckStage(result.mod, stages_[stage], /*complete=*/false, row.name);
         settings.DumpPass(row.name, static_cast<int>(next), result.timings.back(), result.mod);
+        if (options.watch.after) options.watch.after(row.name, result.mod);
       }
       if (options.stop_after == names[next]) {
         result.stopped = true;

@@ -37,6 +37,12 @@ struct PassTiming {
   bool changed = false;  // gave back another object
 };
 
+// What watches passes.  `before` may refuse one, which is then left out.
+struct PassWatch {
+  std::function<bool(const char* pass, const IRModule& mod)> before;
+  std::function<void(const char* pass, const IRModule& mod)> after;
+};
+
 struct RunOptions {
   std::string target = "llvm";
   ffi::Map<ffi::String, ffi::Any> config;
@@ -46,6 +52,7 @@ struct RunOptions {
   // Empty: to the end.
   std::string stop_after;
   std::function<void(const Progress&)> progress;
+  PassWatch watch;                        // both functions, or none
   std::function<void()> check_interrupt;  // throws when the user asked to stop
 };
 

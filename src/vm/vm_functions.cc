@@ -5,11 +5,10 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
-#include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "support/error.h"
+#include "vm/measure.h"
 #include "vm/own_results.h"
 #include "vm/virtual_machine.h"
 
@@ -185,53 +184,13 @@ void EndProfile(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
   *result = ffi::Array<ffi::Any>{rows, profile->num_lost()};
 }
 
-// (function, preproc or None, number, repeat, min seconds of a repeat, seconds to pause, repeats
-// between pauses, args...): seconds of a call, for each repeat
+// (function, what Measure takes...): seconds of a call, for each repeat
 void TimeFunction(const VMPtr& vm, ffi::PackedArgs args, ffi::Any* result) {
-  constexpr int kFirstArg = 7;
-  if (args.size() < kFirstArg) Fail(ErrorKind::kTypeError, "time_function: arguments are missing");
-  std::string name = Text(args, 0);
-  auto function = vm->FindFunction(name);
-  if (!function) Fail(ErrorKind::kValueError, "Unknown function: ", name);
-  ffi::Function preproc(nullptr);  // None would be cast to one
-  if (args[1].type_index() == kTVMFFIFunction) preproc = args[1].cast<ffi::Function>();
-  int64_t number = std::max<int64_t>(1, args[2].cast<int64_t>()), repeat = args[3].cast<int64_t>();
-  double min_seconds = args[4].cast<double>(), pause = args[5].cast<double>();
-  int64_t repeats_to_pause = std::max<int64_t>(1, args[6].cast<int64_t>());
-  const ffi::AnyView* given = args.data() + kFirstArg;
-  int32_t num_given = args.size() - kFirstArg;
-  using Clock = std::chrono::steady_clock;
-  // The VM's limit is for all of it.
-  std::chrono::nanoseconds limit(vm->time_limit_ns());
-  auto begin = Clock::now();
-  auto measure = [&](int64_t count) {
-    auto start = Clock::now();
-    for (int64_t i = 0; i < count; ++i) {
-      ffi::Any ignored;
-      function.value().CallPacked(given, num_given, &ignored);
-      constexpr int64_t kCallsBetweenChecks = 256;
-      if (limit.count() > 0 && i % kCallsBetweenChecks == 0 && Clock::now() - begin > limit)
-        throw ffi::Error("TimeoutError", "the measurement ran past its deadline", "");
-    }
-    vm->Synchronize();
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  constexpr int64_t kMostCalls = int64_t{1} << 30;
-  ffi::Array<double> times;
-  measure(1);  // warms up
-  for (int64_t i = 0; i < repeat; ++i) {
-    ffi::Any ignored;
-    if (preproc != nullptr) preproc.CallPacked(given, num_given, &ignored);
-    double seconds = measure(number);
-    while (seconds < min_seconds && number < kMostCalls) {
-      number *= 2;
-      seconds = measure(number);
-    }
-    times.push_back(seconds / static_cast<double>(number));
-    if (pause > 0 && (i + 1) % repeats_to_pause == 0)
-      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
-  }
-  *result = times;
+  auto function = vm->FindFunction(Text(args, 0));
+  if (!function) Fail(ErrorKind::kValueError, "Unknown function: ", Text(args, 0));
+  *result = Measure(function.value(), args.Slice(1),
+                    {.limit = std::chrono::nanoseconds(vm->time_limit_ns()),
+                     .synchronize = [&] { vm->Synchronize(); }});
 }
 
 struct Row {

@@ -72,6 +72,52 @@ def test_disabled_passes_are_left_out_of_sequences():
     assert not sequence(Module).same_as(Module)
 
 
+def test_contexts_watch_and_disable_passes_of_compilations():
+    recorder = Recorder()
+    recorder.should_run = lambda mod, info: info.name != "FuseOps"
+    with transform.PassContext(instruments=[recorder], disabled_pass=["DeadCodeElimination"]):
+        executable = relaxvm.compile(Module)
+    ran = [name for _, name, _, _ in executable.timings]
+    ran = ran[: ran.index("VMCodeGen")]  # what comes then makes code, no module
+    assert [e for e in recorder.events if e.startswith("after")] == [f"after {p}" for p in ran]
+    assert "FuseTIR" in ran and not {"FuseOps", "DeadCodeElimination"} & set(ran)
+
+
+def test_contexts_watch_pipelines():
+    recorder = Recorder()
+    with transform.PassContext(instruments=[recorder]):
+        relax.get_pipeline("zero")(Module)
+    assert "after FuseTIR" in recorder.events
+
+
+def test_an_error_of_an_instrument_ends_the_compilation():
+    class Refusing(PassInstrument):
+        def run_after_pass(self, mod, info):
+            raise ValueError("no space left")
+
+    with transform.PassContext(instruments=[Refusing()]):
+        with pytest.raises(ValueError, match="no space left"):
+            relaxvm.compile(Module)
+
+
+def test_configs_are_listed_and_checked():
+    assert transform.PassContext.list_configs()["relax.FuseOps.max_depth"] == {"type": "int"}
+    assert transform.PassContext(config={"tirx.noalias": True}).config == {"tirx.noalias": True}
+    with pytest.raises(AttributeError, match="did you mean 'relax.FuseOps.max_depth'"):
+        transform.PassContext(config={"relax.FuseOps.maxdepth": 1})
+    with pytest.raises(AttributeError, match="relax.FuseOps.max_depth takes int, not 'deep'"):
+        transform.PassContext(config={"relax.FuseOps.max_depth": "deep"})
+
+
+def test_configs_hold_for_compilations():
+    def num_fused():
+        return str(relaxvm.compile(Module, stop_after="FuseOps")).count("fused_")
+
+    together = num_fused()
+    with transform.PassContext(config={"relax.FuseOps.max_depth": 1}):
+        assert num_fused() < together
+
+
 def test_unknown_option_names_the_options_there_are():
     with pytest.raises(TypeError, match=r"FuseOps: .*it takes \(fuse_opt_level=-1\)"):
         relax.transform.FuseOps(depth=3)

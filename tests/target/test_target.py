@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets as objects."""
 
+import json
+
 import pytest
 
 import relaxvm
@@ -34,3 +36,18 @@ def test_a_with_block_sets_the_target_of_compilations():
                 relaxvm.compile(relaxvm.IRModule({}))
         assert Target.current() is outer
     assert Target.current() is None
+
+
+def test_its_kind_has_a_name_and_its_options_are_attributes():
+    target = Target({"kind": "llvm", "mcpu": "znver3", "num-cores": 4})
+    assert target.kind == "llvm" and target.kind.name == "llvm"
+    assert (target.num_cores, target.mcpu) == (4, "znver3")
+    with pytest.raises(AttributeError, match="no option 'mtriple'"):
+        _ = target.mtriple
+
+
+def test_what_it_exports_makes_the_same_target():
+    target = Target({"kind": "llvm", "num-cores": 4}).with_host("llvm")
+    assert target.export()["keys"] == ["cpu"]
+    assert Target(target.export()) == target == Target(json.dumps(target.export()))
+    assert Target(target).host == Target("llvm")

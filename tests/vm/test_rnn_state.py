@@ -49,7 +49,7 @@ class Access:
 
 @pytest.fixture(scope="module")
 def functions():
-    module = relaxvm.compile(Access).mod.imports[0]
+    module = relaxvm.compile(Access).mod
     return module.get_function("get"), module.get_function("set")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxvm._compiler import func
 from relaxvm.ir.module import IRModule
+from relaxvm.transform import PassContext
 
 Pipeline = Callable[[IRModule], IRModule]
 
@@ -30,12 +31,14 @@ class BuiltinPipeline:
             "exec_mode": "bytecode",
             "stop_after": stop_after,
             "num_threads": 0,
-            "config": config or {},
             "progress": None,
         }
+        self._config = config or {}
 
     def __call__(self, mod: IRModule) -> IRModule:
-        return func("pipeline.Run")(mod, self._options)
+        context = PassContext.current().for_pipeline()
+        config = {**context["config"], **self._config}
+        return func("pipeline.Run")(mod, {**self._options, **context, "config": config})
 
     @property
     def passes(self) -> list[tuple[str, str]]:

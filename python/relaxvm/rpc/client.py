@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..runtime.vm import BenchmarkResult
+from ..runtime.module import BenchmarkResult
 from . import messages
 from .messages import grpc
 

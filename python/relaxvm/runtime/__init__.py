@@ -6,7 +6,21 @@ from __future__ import annotations
 from relaxvm._ffi import tvm_ffi
 from relaxvm.runtime import hooks
 from relaxvm.runtime.adt import ADT
-from relaxvm.runtime.device import Device, cpu, cuda, device, gpu, null
+from relaxvm.runtime.device import (
+    Device,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    gpu,
+    hexagon,
+    metal,
+    null,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+)
 from relaxvm.runtime.executable import Executable, VMExecutable
 from relaxvm.runtime.module import Module, load, load_module, load_static_library
 from relaxvm.runtime.params import (
@@ -44,16 +58,23 @@ __all__ = [
     "cuda",
     "device",
     "empty",
+    "ext_dev",
     "from_dlpack",
     "gpu",
+    "hexagon",
     "hooks",
     "load",
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
     "load_static_library",
+    "metal",
     "null",
+    "opencl",
+    "rocm",
     "save_param_dict",
     "save_param_dict_to_file",
     "tensor",
+    "vpi",
+    "vulkan",
 ]

@@ -1,17 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices by name."""
+"""Devices by name, and what they say of themselves."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from relaxvm._ffi import runtime_function, tvm_ffi
 
-Device = tvm_ffi.Device
 _NULL_DEVICE_TYPE = 12  # DLPack's extension device; runtime/device.h
 _CUDA_DEVICE_TYPE = 2
 
 _exists = runtime_function("runtime.device_exists")
 _synchronize = runtime_function("runtime.synchronize")
 _null_stats = runtime_function("runtime.null_device_stats")
+
+
+class _Device(tvm_ffi.Device):
+    """tvm-ffi's device with TVM's methods."""
+
+    __slots__ = ()
+
+    @property
+    def exist(self) -> bool:
+        """Whether this build can use the device."""
+        return _exists(self)
+
+    def sync(self, stream: int | None = None) -> None:
+        """Returns when all work of the device is done.  Raises ValueError for a device that this build cannot use."""
+        synchronize(self)
+
+
+def _device_class() -> type:
+    """What tvm-ffi returns devices as.  A class that another package (apache-tvm) has set stays: it has the methods."""
+    current = type(tvm_ffi.device("cpu", 0))
+    if current is not tvm_ffi.Device:
+        return current
+    tvm_ffi.core._set_class_device(_Device)
+    return _Device
+
+
+Device = _device_class()
 
 
 def device(name: str | int, index: int | None = None) -> Device:
@@ -43,6 +71,11 @@ def cuda(index: int = 0) -> Device:
 
 
 gpu = cuda
+# Devices of TVM's builds.  They can be named and asked whether they exist; what uses one is refused.
+opencl, vulkan, metal, rocm, vpi, hexagon = (
+    partial(device, kind) for kind in ("opencl", "vulkan", "metal", "rocm", "vpi", "hexagon")
+)
+ext_dev = null
 
 
 def exists(dev: Device) -> bool:

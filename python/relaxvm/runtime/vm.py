@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import enum
 import numbers
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from relaxvm._ffi import runtime_function, tvm_ffi
 from relaxvm._registry import get_global_func
 from relaxvm.runtime.device import Device, cpu, synchronize
 from relaxvm.runtime.executable import Executable
+from relaxvm.runtime.module import BenchmarkResult
 from relaxvm.runtime.profile import Event, Profile
 from relaxvm.runtime.tensor import borrow, tensor
 
@@ -296,19 +296,3 @@ class VirtualMachine:
         """The most memory for the registers of a call and of the calls below it (64 MiB unless set): what bounds
         recursion that is no tail call.  Beyond it a call ends in a RecursionError."""
         self.module["set_stack_limit"](int(num_bytes))
-
-
-class BenchmarkResult:
-    """Times of repeated runs, in seconds."""
-
-    def __init__(self, results: Sequence[float]) -> None:
-        self.results = tuple(results)
-        self.mean = statistics.fmean(self.results)
-        self.median = statistics.median(self.results)
-        self.min = min(self.results)
-        self.max = max(self.results)
-        self.std = statistics.pstdev(self.results)
-
-    def __repr__(self) -> str:
-        times = f"min={self.min:.3g}, mean={self.mean:.3g}, median={self.median:.3g}"
-        return f"BenchmarkResult({times}, std={self.std:.3g})"

@@ -3,26 +3,31 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tvm_ffi
 
+from .. import _compiler
 from ..ir.module import IRModule
 from ..runtime.executable import Executable
 from .function import PrimFunc
 
 
 class Programs(Executable):
-    """Compiled programs: `programs["name"]` is a function of tensors and numbers, `programs.main` the only one."""
+    """Compiled programs: `programs["name"]` is a function of tensors and numbers, `programs.main` the only one.
 
-    def __init__(self, mod: tvm_ffi.Module, names: list[str]) -> None:
-        super().__init__(mod)
-        self.names = names
+    `mod` is the module of native code that holds them.
+    """
+
+    def __init__(self, executable: tvm_ffi.Module, names: list[str]) -> None:
+        super().__init__(executable.imports[0])
+        self.executable, self.names = executable, names
 
     def __getitem__(self, name: str) -> tvm_ffi.Function:
         if name not in self.names:
             raise KeyError(f"there is no program {name!r}, only {', '.join(self.names)}")
-        return self.mod.imports[0].get_function(name)
+        return self.mod.get_function(name)
 
     @property
     def main(self) -> tvm_ffi.Function:
@@ -32,22 +37,46 @@ class Programs(Executable):
     def __call__(self, *args: Any) -> Any:
         return self.main(*args)
 
+    def export_library(self, path: str | os.PathLike, *, interchange: str | None = None) -> None:
+        """Writes a shared library of the programs, for `relaxvm.runtime.load_module` and any program with tvm-ffi."""
+        if interchange not in (None, "tvm"):
+            raise ValueError(f'interchange={interchange!r} is unknown; use "tvm" or leave it out')
+        _compiler.func("compiler.export_kernels")(self.executable, os.fspath(path))
 
-def build(mod: PrimFunc | IRModule, target: Any = None) -> Programs:
-    """Compiles tensor programs for `target` ("llvm": this machine's CPU).  Their names are their global symbols."""
+
+def build(
+    mod: PrimFunc | IRModule, target: Any = None, pipeline: str | None = "default"
+) -> Programs:
+    """Compiles tensor programs for `target` ("llvm": this machine's CPU).  Their names are their global symbols.
+
+    Raises TypeError for a module with other functions, NotImplementedError for a `pipeline` other than "default".
+    """
     from relaxvm._compile import compile as _compile
 
-    given = {"main": mod} if isinstance(mod, PrimFunc) else mod.functions
-    programs: dict[str, PrimFunc] = {}
-    for var, function in given.items():
-        name = getattr(var, "name_hint", var)
+    for name, function in _named(mod).items():
         if not isinstance(function, PrimFunc):
             raise TypeError(f"{name} is no tensor program; compile it with relaxvm.compile")
+    if not _named(mod):
+        raise ValueError("there is no tensor program to compile")
+    built = _compile(mod, target, tir_pipeline=pipeline)
+    assert isinstance(built, Programs)
+    return built
+
+
+def build_programs(mod: PrimFunc | IRModule, options: dict[str, Any]) -> Programs:
+    """The programs of a module of nothing else, compiled with the options of `relaxvm.compile`."""
+    programs: dict[str, PrimFunc] = {}
+    for name, function in _named(mod).items():
         if "global_symbol" in function.attrs:
             name = str(function.attrs["global_symbol"])
         programs[name] = function.with_attr("global_symbol", name)
-    if not programs:
-        raise ValueError("there is no tensor program to compile")
-    built = _compile(IRModule(programs), target)
-    assert not isinstance(built, IRModule)
-    return Programs(built.mod, list(programs))
+    built = _compiler.func("pipeline.Build")(IRModule(programs), options)
+    result = Programs(built["executable"], list(programs))
+    result.timings = [tuple(row) for row in built["timings"]]
+    return result
+
+
+def _named(mod: PrimFunc | IRModule) -> dict[str, Any]:
+    if isinstance(mod, PrimFunc):
+        return {"main": mod}
+    return {var.name_hint: function for var, function in mod.functions.items()}

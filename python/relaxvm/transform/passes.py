@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,40 @@ class PassInfo:
         return f"PassInfo({self.name!r}, opt_level={self.opt_level})"
 
 
+# TVM's names that change nothing here (how its loops are lowered, its other targets): programs that set them run.
+_WITHOUT_EFFECT = (
+    "relax.ext.clml.options relax.ext.tensorrt.options relax.fallback_device_type "
+    "relax.transform.apply_legalize_ops s_tir.HoistExpression s_tir.HoistIfThenElse s_tir.InjectDoubleBuffer "
+    "s_tir.LoopPartition s_tir.instr_siblings s_tir.lwp_disable_func_prof s_tir.lwp_max_depth s_tir.lwp_min_height "
+    "s_tir.reset_start_id testing.immutable_module tirx.RemoveNoOp tirx.StmtSimplify tirx.UnrollLoop "
+    "tirx.add_lower_pass tirx.debug_keep_trivial_loop tirx.disable_assert tirx.disable_cse_tir "
+    "tirx.disable_storage_rewrite tirx.disable_vectorize tirx.enable_buffer_level_predication tirx.enable_debug "
+    "tirx.enable_fast_math tirx.instrument_bound_checkers tirx.instrument_lwp tirx.is_entry_func "
+    "tirx.merge_static_smem tirx.noalias tirx.s_tir.ldg32 tirx.use_async_copy tirx.vtcm_capacity"
+)
+# What a context's config may say, and of which type.
+CONFIGS: dict[str, tuple[type, ...]] = {
+    "relax.FuseOps.max_depth": (int,),
+    "relax.backend.use_cuda_graph": (bool, int),
+    "relax.lift_transform_params.consume_params": (bool, int),
+    **{name: (object,) for name in _WITHOUT_EFFECT.split()},
+}
+
+
+def _name(kinds: tuple[type, ...]) -> str:
+    return "any value" if kinds[0] is object else kinds[0].__name__
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    for name, value in config.items():
+        if name not in CONFIGS:
+            near = difflib.get_close_matches(name, CONFIGS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"Invalid config option {name!r}{hint}")
+        if not isinstance(value, CONFIGS[name]):
+            raise AttributeError(f"config {name} takes {_name(CONFIGS[name])}, not {value!r}")
+
+
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.contexts: list[PassContext] = []
@@ -34,7 +69,11 @@ _stack = _Stack()
 
 
 class PassContext:
-    """What passes may do and what watches them: `with PassContext(instruments=[...]):`"""
+    """What passes may do and what watches them, those of `relaxvm.compile` included:
+    `with PassContext(instruments=[...]):`
+
+    Raises AttributeError for a name in `config` that `list_configs` does not have, or a value of another type.
+    """
 
     def __init__(
         self,
@@ -54,6 +93,12 @@ class PassContext:
         self.disabled_pass = list(disabled_pass or ())
         self.instruments = list(instruments or ())
         self.config = dict(config or {})
+        _check_config(self.config)
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """What `config` may say: {name: {"type": ...}}."""
+        return {name: {"type": _name(kinds)} for name, kinds in CONFIGS.items()}
 
     @staticmethod
     def current() -> PassContext:
@@ -80,6 +125,36 @@ class PassContext:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
+    def begin_pass(self, mod: IRModule, info: PassInfo) -> bool:
+        """Tells the instruments that a pass is about to run, unless one of them says that it should not."""
+        if not all(w.should_run(mod, info) for w in self.instruments):
+            return False
+        for w in self.instruments:
+            w.run_before_pass(mod, info)
+        return True
+
+    def end_pass(self, mod: IRModule, info: PassInfo) -> None:
+        for w in self.instruments:
+            w.run_after_pass(mod, info)
+
+    def for_pipeline(self) -> dict[str, Any]:
+        """What the compiler's pipelines take of a context: its config, and functions around each pass."""
+        if not self.instruments and not self.disabled_pass:
+            return {"config": self.config, "before": None, "after": None}
+
+        def before(name: str, mod: IRModule) -> bool:
+            info = PassInfo(0, str(name))
+            return self.pass_enabled(info) and self.begin_pass(mod, info)
+
+        def after(name: str, mod: IRModule) -> None:
+            self.end_pass(mod, PassInfo(0, str(name)))
+
+        return {"config": self.config, "before": before, "after": after}
+
+    def __repr__(self) -> str:
+        words = ("opt_level", "required_pass", "disabled_pass", "instruments", "config")
+        return f"PassContext({', '.join(f'{w}={getattr(self, w)!r}' for w in words)})"
+
 
 class Pass:
     """Calling a pass runs it on a module."""
@@ -88,14 +163,10 @@ class Pass:
 
     def __call__(self, mod: IRModule) -> IRModule:
         context = PassContext.current()
-        watchers = context.instruments
-        if not all(w.should_run(mod, self.info) for w in watchers):
+        if not context.begin_pass(mod, self.info):
             return mod
-        for w in watchers:
-            w.run_before_pass(mod, self.info)
         mod = self.run(mod, context)
-        for w in watchers:
-            w.run_after_pass(mod, self.info)
+        context.end_pass(mod, self.info)
         return mod
 
     def run(self, mod: IRModule, context: PassContext) -> IRModule:
