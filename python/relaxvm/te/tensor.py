@@ -70,6 +70,9 @@ class Tensor(Object):
     def __rtruediv__(self, other: Any) -> Tensor:
         return self._with(other, "divide", True)
 
+    def __neg__(self) -> Tensor:
+        return _compiler.func("te.ApplyOperator")("negative", [self], {})[0]
+
     def __getitem__(self, index: Any) -> Expr:
         indices = list(index) if isinstance(index, (tuple, list)) else [index]
         return self(*indices)
@@ -110,20 +113,19 @@ class ReduceAxis:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.var, name)
 
-    def __add__(self, other: Any) -> Expr:
-        return self.var + other
 
-    def __radd__(self, other: Any) -> Expr:
-        return other + self.var
+def _on_variable(name: str) -> Callable[..., Expr]:
+    def function(self: ReduceAxis, *others: Any) -> Expr:
+        return getattr(self.var, name)(*(plain(o) for o in others))
 
-    def __sub__(self, other: Any) -> Expr:
-        return self.var - other
+    function.__name__ = name
+    return function
 
-    def __mul__(self, other: Any) -> Expr:
-        return self.var * other
 
-    def __rmul__(self, other: Any) -> Expr:
-        return other * self.var
+for _name in (
+    "add radd sub rsub mul rmul floordiv rfloordiv mod rmod truediv rtruediv lt le gt ge neg lshift rshift and or xor"
+).split():
+    setattr(ReduceAxis, f"__{_name}__", _on_variable(f"__{_name}__"))
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> ReduceAxis:
@@ -159,8 +161,8 @@ def compute(
 ) -> Any:
     """out[i...] = fcompute(i...); several values give several tensors."""
     dims = _shape(shape)
-    code = fcompute.__code__
-    names = code.co_varnames[: code.co_argcount]
+    code = getattr(fcompute, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code else ()
     names = names if len(names) == len(dims) else tuple(f"i{k}" for k in range(len(dims)))
     indices = [Var(n, "int64") for n in names]
     value = fcompute(*indices)

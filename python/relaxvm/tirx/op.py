@@ -61,6 +61,7 @@ bitwise_and, bitwise_or, bitwise_xor = _two("BitAnd"), _two("BitOr"), _two("BitX
 shift_left, shift_right = _two("ShiftLeft"), _two("ShiftRight")
 fmod = truncmod
 fabs = _TABLE["abs"]
+power = _TABLE["pow"]
 
 
 def div(a: Any, b: Any, span: Any = None) -> Expr:
