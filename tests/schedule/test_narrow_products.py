@@ -181,6 +181,24 @@ def test_pairs_of_bytes_never_saturate(cpu, m):
         check(mod, args, wide(x) @ wide(w), f"llvm -mcpu={cpu}")
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell"])
+@pytest.mark.parametrize("depth", [8, 12, 16, 20, 24, 28, 44, 68, 88, 144, 156])
+def test_sums_that_no_vector_of_words_divides(cpu, depth):
+    """Words left over are widened by fewer, and blocks of pairs are as long as the sum allows."""
+    for m, types in itertools.product((1, 5, 30), PAIRS[:2]):
+        x, w = random(types[0], m, depth), RNG.integers(-64, 65, (depth, 40), "int8")
+        large = w.copy()
+        large[depth // 2 : depth // 2 + 2, ::3] = -128
+        for right in (w, large, random("int8", depth, 40)):
+            mod, args = product(x, right, constant=True)
+            check(mod, args, wide(x) @ wide(right), f"llvm -mcpu={cpu}")
+    mod, args = product(np.full((30, depth), 255, "uint8"), w, constant=True)
+    check(mod, args, wide(args[0]) @ wide(w), f"llvm -mcpu={cpu}")
+    text = relaxvm.compile(mod, target=f"llvm -mcpu={cpu}", stop_after="scheduled").script()
+    has_blocks = any((depth // 4) % block == 0 for block in range(4, 17))
+    assert ("32767" in text) == has_blocks
+
+
 @pytest.mark.parametrize("right", ["small", "random"])
 def test_pairs_of_bytes_are_added_up_in_16_bits_where_weights_allow(right):
     """Of random weights nearly all blocks have large pairs: nothing asks for them."""

@@ -310,9 +310,13 @@ constexpr int64_t kLongestAcross = 128;
 
 // Groups for each note: few, as one pair that does not keep to 16 bits makes all of a block slow.
 int64_t BlockOfNotes(int64_t groups, const Machine& machine) {
-  constexpr int64_t kFewest = 8;
-  const int64_t block = std::max(kFewest, machine.Lanes(4));
-  return groups % block == 0 ? block : 0;
+  constexpr int64_t kUsual = 8, kFewest = 4;
+  const int64_t usual = std::max(kUsual, machine.Lanes(4));
+  if (groups % usual == 0) return usual;
+  for (int64_t block = 2 * kUsual; block >= kFewest; --block) {
+    if (groups % block == 0) return block;
+  }
+  return 0;
 }
 
 }  // namespace

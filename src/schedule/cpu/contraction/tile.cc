@@ -19,8 +19,9 @@ using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
 constexpr size_t kMostRegistersOfRun = 4;
-constexpr int64_t kParts = 1024;  // of a line, in which a step's share is counted
-constexpr int kDearFinish = 20;   // of CostOf: what has a polynomial
+constexpr int64_t kParts = 1024;     // of a line, in which a step's share is counted
+constexpr int64_t kFewestWords = 2;  // of a row that are widened together
+constexpr int kDearFinish = 20;      // of CostOf: what has a polynomial
 
 class TileEmitter {
  public:
@@ -561,9 +562,10 @@ class TileEmitter {
   bool WidensLeft() const {
     const auto* load = c_.LoadOf(c_.a);
     const Axis& inner = c_.stage.reduce.back();
+    const int64_t fewest = ByHalves() ? kFewestWords : lanes_;
     if ((c_.group > 1 && !ByHalves()) || lanes_ < kMostSets || load->predicate.defined() ||
         SizeInBytes(Buffer(load->buffer).elem_dtype()) >= SizeInBytes(c_.acc) ||
-        ir::AsInt(inner.extent).value_or(lanes_) < lanes_)
+        ir::AsInt(inner.extent).value_or(lanes_) < fewest)
       return false;
     const auto linear = LinearOffset::Of(load->indices[0], c_.AllAxes());
     return linear.has_value() && ir::IsIntValue(linear->Coeff(inner.var), c_.group);
@@ -580,13 +582,14 @@ class TileEmitter {
     const auto [groups, size] = *c_.notes;
     Var block("block", Int(64)), round("round", Int(64)), step("step", Int(64));
     const Expr from = block * Expr(size);
+    const int64_t num_sets = SetsOfBlock(size);
     ffi::Array<Stmt> sets;
-    for (int64_t set = 0; set < num_sets_; ++set)
-      sets.push_back(AtK(PairsStep(set), from + round * Expr(num_sets_) + Expr(set)));
-    const Stmt pairs = Loop(round, size / num_sets_, ForKind::kSerial, SeqStmt::Flatten(sets));
+    for (int64_t set = 0; set < num_sets; ++set)
+      sets.push_back(AtK(PairsStep(set), from + round * Expr(num_sets) + Expr(set)));
+    const Stmt pairs = Loop(round, size / num_sets, ForKind::kSerial, SeqStmt::Flatten(sets));
     ffi::Array<Stmt> halves;
     const Stmt of_block = WidenedSteps(from, step, size, &halves);
-    halves.push_back(Loop(step, size / num_sets_, ForKind::kSerial, of_block));
+    halves.push_back(Loop(step, size / num_sets, ForKind::kSerial, of_block));
     ffi::Map<Var, Expr> behind;
     behind.Set(c_.stage.reduce.back().var, Expr(groups));
     behind.Set(c_.panel, part_.panel);
@@ -596,7 +599,7 @@ class TileEmitter {
     const Expr note =
         Buffer(load->buffer).Load({tir::Substitute(load->indices[0], behind) + block});
     const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)),
-                                      FetchingRight(pairs, from + round * Expr(num_sets_)),
+                                      FetchingRight(pairs, from + round * Expr(num_sets)),
                                       SeqStmt::Flatten(halves));
     Stmt over_blocks = Loop(block, groups / size, ForKind::kSerial, both);
     const Expr next_rows = NextRowsOfA(from);
@@ -609,11 +612,15 @@ class TileEmitter {
   // a cache line where such ones divide a row.
   int64_t BlockOfLeft() const {
     const int64_t depth = ir::AsInt(c_.stage.reduce.back().extent).value_or(0);
+    if (ByHalves() && depth > 0 && depth < lanes_) return depth;
     int64_t size = lanes_;
     while (ByHalves() && size * c_.group < kLineBytes && depth > 0 && depth % (2 * size) == 0)
       size *= 2;
     return size;
   }
+
+  // Sets that the steps of a block go to.
+  int64_t SetsOfBlock(int64_t size) const { return size % num_sets_ == 0 ? num_sets_ : 1; }
 
   // What widens a block of `size` steps from `from` on goes to `seq`; the result is round `round`
   // of these steps.
@@ -624,8 +631,12 @@ class TileEmitter {
     seq->push_back(tir::AllocBuffer(wide));
     for (int64_t row = 0; row < part_.rows; ++row) {
       if (ByHalves()) {
-        for (int64_t at = 0; at < size; at += lanes_)
-          seq->push_back(AtK(StoreHalves(row, wide, row * row_size + at, size), from + Expr(at)));
+        for (int64_t at = 0, count = 0; at < size; at += count) {
+          const auto left = static_cast<uint64_t>(std::min(size - at, lanes_));
+          count = static_cast<int64_t>(std::bit_floor(left));
+          const Stmt store = StoreHalves({row, count}, wide, row * row_size + at, size);
+          seq->push_back(AtK(store, from + Expr(at)));
+        }
         continue;
       }
       Var lane("lane", Int(64));
@@ -633,9 +644,10 @@ class TileEmitter {
           BufferStore(wide, ir::Cast(c_.acc, LeftAt(row)), {Expr(row * row_size) + lane});
       seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized, AtK(store, from + lane)));
     }
+    const int64_t num_sets = SetsOfBlock(size);
     ffi::Array<Stmt> sets;
-    for (int64_t set = 0; set < num_sets_; ++set) {
-      const Expr at = round * Expr(num_sets_) + Expr(set);
+    for (int64_t set = 0; set < num_sets; ++set) {
+      const Expr at = round * Expr(num_sets) + Expr(set);
       const auto left = [&](int64_t row) { return wide.Load({Expr(row * row_size) + at}); };
       const auto halves = [&](int64_t row) -> tir::Halves {
         return {left(row), wide.Load({Expr(row * row_size + size) + at})};
@@ -656,8 +668,9 @@ class TileEmitter {
     const Expr from = block * Expr(size);
     ffi::Array<Stmt> seq;
     const Stmt of_block = WidenedSteps(from, round, size, &seq);
-    const Stmt steps = Loop(round, size / num_sets_, ForKind::kSerial, of_block);
-    const Expr k = from + round * Expr(num_sets_);
+    const int64_t num_sets = SetsOfBlock(size);
+    const Stmt steps = Loop(round, size / num_sets, ForKind::kSerial, of_block);
+    const Expr k = from + round * Expr(num_sets);
     const Expr next_rows = ByHalves() ? NextRowsOfA(from) : Expr();
     seq.push_back(next_rows.defined() ? FetchingRight(steps, k) : Fetching(steps, k));
     Stmt over_blocks = Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(seq));
@@ -665,16 +678,27 @@ class TileEmitter {
       over_blocks = Annotated(loop, kPrefetch, next_rows);
     const Expr done = analyzer_->Simplify(blocks * Expr(size));
     const Expr left = analyzer_->Simplify(inner.extent - done);
-    return SeqStmt::Flatten(
-        {over_blocks, Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+    const int64_t last = ir::AsInt(left).value_or(0);
+    if (!ByHalves() || last < kFewestWords) {
+      return SeqStmt::Flatten(
+          {over_blocks, Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+    }
+    ffi::Array<Stmt> behind = {over_blocks};
+    const Stmt of_rest = WidenedSteps(done, rest, last, &behind);
+    behind.push_back(Loop(rest, last / SetsOfBlock(last), ForKind::kSerial, of_rest));
+    return SeqStmt::Flatten(behind);
   }
 
-  // A vector of a row's words, widened, to `wide` from `at` on.
-  Stmt StoreHalves(int64_t row, const Buffer& wide, int64_t at, int64_t size) const {
-    Var words("words", Int(32, static_cast<int>(lanes_)));
+  // Neighbouring words of a row, widened, to `wide` from `at` on, where odd bytes lie `size`
+  // behind.
+  struct WordsOfRow {
+    int64_t row, count;
+  };
+  Stmt StoreHalves(const WordsOfRow& some, const Buffer& wide, int64_t at, int64_t size) const {
+    Var words("words", Int(32, static_cast<int>(some.count)));
     const tir::Halves halves = tir::HalvesOfBytes(words, c_.a_is_signed);
-    const Columns whole = {0, lanes_};
-    return SeqStmt::Flatten({tir::Bind(words, LeftWords(row, lanes_)),
+    const Columns whole = {0, some.count};
+    return SeqStmt::Flatten({tir::Bind(words, LeftWords(some.row, some.count)),
                              BufferStore(wide, halves.even, {Run(at, whole)}),
                              BufferStore(wide, halves.odd, {Run(at + size, whole)})});
   }
