@@ -240,3 +240,16 @@ def test_windows_have_blocks_of_small_and_of_large_pairs(dilation):
         check(bb.get(), [x], want, target)
     text = relaxvm.compile(bb.get(), target=target, stop_after="scheduled").script()
     assert "32767" in text
+
+
+@pytest.mark.parametrize("depth", [8448, 8512])
+def test_sums_by_blocks_have_notes(depth):
+    """The sum goes block by block; the last block is shorter, and its notes are found as well."""
+    w = RNG.integers(-64, 65, (depth, 64), "int8")
+    w[8:10, 3] = w[depth // 2 : depth // 2 + 2, 20] = w[-2:, 60] = 127
+    mod, args = product(np.full((70, depth), 255, "uint8"), w, constant=True)
+    check(mod, args, wide(args[0]) @ wide(w), "llvm -mcpu=haswell")
+    x = random("uint8", 70, depth)
+    check(mod, [x], wide(x) @ wide(w), "llvm -mcpu=haswell")
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert "first_tile" in text and "32767" in text

@@ -135,6 +135,7 @@ Contraction ContractionEmitter::OneBlock(const Var& block, ffi::Array<Stmt>* seq
   c.a = tir::Substitute(c.a, map);
   c.b = tir::Substitute(c.b, map);
   if (c.guard.defined()) c.guard = tir::Substitute(c.guard, map);
+  if (c.notes.has_value() && reduce.size() == 1) c.first_group = from;
   if (!rows_of_blocks_.has_value()) return c;
   const std::vector<Axis> rows = RowsOfA();
   const Expr row = block * analyzer_->Simplify(NumPoints(rows)) + LinearIndex(rows);
@@ -226,7 +227,11 @@ std::optional<ContractionEmitter::DepthBlocks> ContractionEmitter::ChooseDepthBl
   const int64_t each = bytes / extent(axis);
   const int64_t most = std::max<int64_t>(1, block / std::max<int64_t>(each, 1));
   const int64_t blocks = (extent(axis) + most - 1) / most;
-  const int64_t even = (extent(axis) + blocks - 1) / blocks;
+  int64_t even = (extent(axis) + blocks - 1) / blocks;
+  if (c_.notes.has_value() && axis + 1 == c_.stage.reduce.size()) {
+    const int64_t noted = c_.notes->block;  // blocks of the sum end with those of notes
+    even = (even + noted - 1) / noted * noted;
+  }
   const int64_t count = (extent(axis) + even - 1) / even;
   return DepthBlocks{axis, even, count, outside * count};
 }

@@ -68,6 +68,7 @@ struct Contraction {
 
   // Of B, whose panels have notes of the rows along the innermost axis of the sum.
   std::optional<PairNotes> notes;
+  Expr first_group;  // of a part of that axis; null: there is all of it
 
   // Elements that B's buffer has for each step of the innermost axis of the sum and column.
   int64_t GroupInB() const { return b_in_words ? 1 : group; }

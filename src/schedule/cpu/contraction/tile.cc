@@ -573,7 +573,8 @@ class TileEmitter {
 
   // Do notes tell which blocks of this loop over the innermost axis of the sum keep to 16 bits?
   bool HasNotes() const {
-    return c_.notes.has_value() && !part_.partial.has_value() && WidensLeft() &&
+    if (!c_.notes.has_value() || !WidensLeft()) return false;
+    return c_.first_group.defined() ||
            ir::IsIntValue(c_.stage.reduce.back().extent, c_.notes->groups);
   }
 
@@ -591,17 +592,21 @@ class TileEmitter {
     const Stmt of_block = WidenedSteps(from, step, size, &halves);
     halves.push_back(Loop(step, size / num_sets, ForKind::kSerial, of_block));
     ffi::Map<Var, Expr> behind;
-    behind.Set(c_.stage.reduce.back().var, Expr(groups));
+    const Axis& inner = c_.stage.reduce.back();
+    const Expr first = c_.first_group.defined() ? c_.first_group : Expr(0);
+    behind.Set(inner.var, Expr(groups) - first);
     behind.Set(c_.panel, part_.panel);
     behind.Set(c_.column, Expr(0));
     behind.Set(c_.vector.var, Expr(0));  // one panel, where these are no axis
     const auto* load = c_.LoadOf(c_.b);
     const Expr note =
-        Buffer(load->buffer).Load({tir::Substitute(load->indices[0], behind) + block});
+        Buffer(load->buffer)
+            .Load({tir::Substitute(load->indices[0], behind) + ir::FloorDiv(first, size) + block});
     const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)),
                                       FetchingRight(pairs, from + round * Expr(num_sets)),
                                       SeqStmt::Flatten(halves));
-    Stmt over_blocks = Loop(block, groups / size, ForKind::kSerial, both);
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
+    Stmt over_blocks = Loop(block, blocks, ForKind::kSerial, both);
     const Expr next_rows = NextRowsOfA(from);
     if (const auto* loop = over_blocks.as<tir::ForObj>(); loop != nullptr && next_rows.defined())
       over_blocks = Annotated(loop, kPrefetch, next_rows);
