@@ -19,6 +19,7 @@ from ._session.arguments import Checker
 from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
 from ._session.binding import IOBinding
 from ._session.build import Compiled, compile_model
+from ._session.options import SessionOptions, folder_of_weights, warn_of_ignored
 from ._session.ort_values import OrtValue, array_of
 from ._session.signature import ModelMetadata, NodeArg
 from ._session.texts import Writing
@@ -46,6 +47,7 @@ __all__ = [
     "NodeArg",
     "NotImplemented",
     "OrtValue",
+    "SessionOptions",
 ]
 
 logger = logging.getLogger("relaxvm.inference")
@@ -56,10 +58,11 @@ _PROVIDER = "CPUExecutionProvider"
 class InferenceSession:
     """A compiled model that is ready to run; any number of threads may run it at once.
 
-    `sess_options` is an `onnxruntime.SessionOptions` or anything with its attributes: the number of
-    threads is taken from it.  `num_threads` says it directly.  `providers` are accepted and the
-    model runs on the CPU.  `cache_dir` is where compiled models are kept (default: the environment
-    variable RELAXVM_CACHE_DIR, else ~/.cache/relaxvm; "" for nowhere).
+    `sess_options` is a `SessionOptions`, onnxruntime's or anything with its attributes: the number of
+    threads is taken from it, and the folder of external weights for a model that is given as bytes.
+    `num_threads` says the former directly.  `providers` are accepted and the model runs on the CPU.
+    `cache_dir` is where compiled models are kept (default: the environment variable
+    RELAXVM_CACHE_DIR, else ~/.cache/relaxvm; "" for nowhere).
     """
 
     def __init__(
@@ -77,9 +80,10 @@ class InferenceSession:
         read_config_from_model: int = 0,
     ) -> None:
         _check_providers(providers, provider_options)
-        self._options = sess_options
-        threads = _threads(num_threads, sess_options)
-        self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads)
+        self._options = SessionOptions() if sess_options is None else sess_options
+        warn_of_ignored(self._options)
+        threads, folder = _threads(num_threads, sess_options), folder_of_weights(sess_options)
+        self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads, folder)
         self._checker = Checker(self._compiled.signature)
         self._call = self._compiled.function
         self._names = [spec.name for spec in self._compiled.signature.inputs]
@@ -255,7 +259,9 @@ def _check_providers(providers: Any, options: Any) -> None:
         if options is not None:
             raise InvalidArgument("provider_options needs providers")
         return
-    if isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence):
+    if isinstance(providers, str):
+        providers = [providers]
+    if isinstance(providers, bytes) or not isinstance(providers, Sequence):
         raise InvalidArgument("providers must be a list of names, or of (name, options)")
     names = []
     for entry in providers:

@@ -66,6 +66,24 @@ def test_anonymous_dimensions_are_free(anonymous):
     assert len(both.inputs({"a": zeros(3), "b": zeros(4)})) == 2
 
 
+def test_a_scalar_may_be_an_array_of_one_element(session):
+    s = session("g (float[n] x, int64 k) => (float[n] y) { f = Cast<to=1>(k) y = Mul(x, f) }")
+    (y,) = s.run(None, {"x": np.float32([1, 2]), "k": np.array([3])})
+    np.testing.assert_array_equal(y, [3, 6])
+    with pytest.raises(InvalidArgument, match="0 dimensions"):
+        s.run(None, {"x": np.float32([1, 2]), "k": np.array([3, 4])})
+
+
+def test_takes_memory_maps_and_other_arrays_of_a_class_of_their_own(session, tmp_path):
+    s = session("g (float[n, 2] x) => (float[n, 2] y) { y = Neg(x) }")
+    x = np.arange(6, dtype="f4").reshape(3, 2)
+    np.save(tmp_path / "x.npy", x)
+    for same in (np.load(tmp_path / "x.npy", mmap_mode="r"), np.ma.array(x)):
+        (y,) = s.run(None, {"x": same})
+        assert type(y) is np.ndarray
+        np.testing.assert_array_equal(y, -x)
+
+
 def test_takes_lists_scalars_and_foreign_byte_order():
     got = checker(("a", [None]), ("b", [])).inputs({"a": zeros(2, dtype=">f4"), "b": np.float32(3)})
     assert [a.dtype for a in got] == [np.dtype("f4")] * 2

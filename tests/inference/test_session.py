@@ -299,6 +299,30 @@ def test_one_thread_starts_no_other(model_bytes, tmp_path):
     assert out.stdout.split() == ["0", "True"], out.stderr
 
 
+def test_one_provider_may_be_a_name(model_bytes):
+    s = InferenceSession(model_bytes(TWICE), providers="CPUExecutionProvider")
+    assert s.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_has_options_when_none_are_given(session):
+    assert session(TWICE).get_session_options().intra_op_num_threads == 0
+
+
+def test_says_that_an_option_has_no_effect(model_bytes, caplog):
+    options = inference.SessionOptions()
+    options.enable_profiling = True
+    InferenceSession(model_bytes(TWICE), options)
+    assert "enable_profiling has no effect" in caplog.text
+
+
+def test_options_keep_their_entries():
+    options = inference.SessionOptions()
+    options.add_session_config_entry("a", "1")
+    assert options.has_session_config_entry("a") and options.get_session_config_entry("a") == "1"
+    with pytest.raises(RuntimeError, match="no session config entry 'b'"):
+        options.get_session_config_entry("b")
+
+
 # ---- errors
 
 
@@ -312,7 +336,7 @@ def test_what_is_not_supported_is_a_clear_error(session):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"providers": "CPUExecutionProvider"}, "providers must be a list"),
+        ({"providers": b"CPUExecutionProvider"}, "providers must be a list"),
         ({"providers": [3]}, "a provider is a name"),
         ({"provider_options": [{}]}, "provider_options needs providers"),
         ({"num_threads": -1}, "num_threads must be 0"),
@@ -381,6 +405,24 @@ def test_damaged_cache_entries_are_made_again(model_bytes, tmp_path):
     library.write_bytes(content)
     x = np.ones((2, 3), "f4")
     np.testing.assert_array_equal(InferenceSession(data).run(None, {"x": x})[0], x + x)
+
+
+def test_bytes_find_external_data_where_the_options_say(tmp_path):
+    import onnx
+    from onnx import external_data_helper, helper, numpy_helper
+
+    tensor = numpy_helper.from_array(np.float32([1, 2, 3]), "w")
+    graph = onnx.parser.parse_graph("g (float[n, 3] x) => (float[n, 3] y) { y = Add(x, w) }")
+    graph.initializer.append(tensor)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    external_data_helper.convert_model_to_external_data(model, location="w.bin", size_threshold=0)
+    onnx.save(model, tmp_path / "model.onnx")
+    options = inference.SessionOptions()
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(tmp_path)
+    )
+    s = InferenceSession((tmp_path / "model.onnx").read_bytes(), options)
+    np.testing.assert_array_equal(s.run(None, {"x": np.ones((1, 3), "f4")})[0], [[2, 3, 4]])
 
 
 def test_changed_external_data_is_seen(tmp_path):

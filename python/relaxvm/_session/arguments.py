@@ -84,6 +84,8 @@ def _check(
     spec: NodeArg, dtype: np.dtype, value: Any, dims: dict[str, tuple[int, str]]
 ) -> np.ndarray:
     array = _as_array(spec, dtype, value)
+    if not spec.shape and array.size == 1:
+        array = array.reshape(())  # a scalar is often given as an array of one element
     if array.dtype != dtype:
         raise InvalidArgument(
             f"input '{spec.name}' must have element type {dtype.name}, got {array.dtype.name}"
@@ -114,7 +116,7 @@ def _as_array(spec: NodeArg, dtype: np.dtype, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if not value.dtype.isnative:
             return value.astype(value.dtype.newbyteorder("="))
-        return value
+        return np.asarray(value)  # no subclass: a memory map, a matrix
     if hasattr(value, "numpy"):  # an OrtValue or a tensor of ours
         return np.asarray(value.numpy())
     if isinstance(value, np.generic):

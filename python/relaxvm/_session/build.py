@@ -61,9 +61,14 @@ class Source:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def compile_model(source: Any, target: Any, cache_dir: Any, num_threads: int) -> Compiled:
-    """Loads `source` (a path or the bytes of an ONNX file) from the cache, or compiles it."""
-    model = _source(source)
+def compile_model(
+    source: Any, target: Any, cache_dir: Any, num_threads: int, folder: str | None = None
+) -> Compiled:
+    """Loads `source` (a path or the bytes of an ONNX file) from the cache, or compiles it.
+
+    `folder` has the external weights of bytes; those of a file lie beside it.
+    """
+    model = _source(source, folder)
     cache = _open_cache(cache_dir)
     with _translated():
         if cache is None:
@@ -84,9 +89,9 @@ def _release_compiler() -> None:
         _compiler.func("pipeline.ReleaseAfterWork")()
 
 
-def _source(source: Any) -> Source:
+def _source(source: Any, folder: str | None) -> Source:
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return Source("", bytes(source), None, "the model")
+        return Source("", bytes(source), folder, "the model")
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"a model is a path or bytes, not {type(source).__name__}")
     path = os.fspath(source)
