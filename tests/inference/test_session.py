@@ -366,6 +366,17 @@ def test_kinds_of_errors_are_onnxruntimes(model_bytes, tmp_path):
         InferenceSession(3)
 
 
+def test_a_mirrored_border_longer_than_its_axis_is_an_error(session):
+    s = session(
+        "g (float[n] x) => (float[m] y) { p = Constant<value = int64[2] {3, 2}>() "
+        'y = Pad<mode = "reflect">(x, p) }'
+    )
+    (y,) = s.run(None, {"x": np.float32([0, 1, 2, 3])})
+    np.testing.assert_array_equal(y, [3, 2, 1, 0, 1, 2, 3, 2, 1])
+    with pytest.raises(inference.Fail, match="Pad.*expected to be 4, but it is 3"):
+        s.run(None, {"x": np.float32([0, 1, 2])})
+
+
 def test_a_relation_that_does_not_hold_is_an_error_of_the_run(session):
     s = session("g (float[n] a, float[m] b) => (float[k] y) { y = Add(a, b) }")
     np.testing.assert_array_equal(

@@ -352,8 +352,20 @@ def _pad(g, x, pads, value, mode, axes):
         return x
     if not any(before + after):
         return x
+    if mode == "reflect":
+        x = _longer_than(g, x, before, after)
     widths = [p for pair in zip(before, after) for p in pair]
     return op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode=_PAD_MODES[mode])
+
+
+def _longer_than(g, x, before, after):
+    """`x`, whose axes must be longer than their mirrored borders: checked while running where sizes are symbolic."""
+    shape = g.shape(x)
+    least = [max(low, high) + 1 if low or high else 0 for low, high in zip(before, after)]
+    bound = [g.scalars.maximum(d, n) if is_symbolic(d) and n else d for d, n in zip(shape, least)]
+    if all(g.scalars.same(d, b) for d, b in zip(shape, bound)):
+        return x
+    return g.match_cast(g.match_cast(x, bound), shape)  # size == max(size, least)
 
 
 def _repeat_border(g, x, axis, before, after, mode):
