@@ -21,6 +21,7 @@ def cases() -> dict:
         table = torch.arange(64.0)[max(0, 64 - x.shape[1]) :]
         return x + table
 
+    fourier = lambda x: (torch.fft.fft(x).real, torch.fft.rfft(x).abs())
     image, other = (1, 3, 8, 9), (1, 3, 15, 7)
     found = {mode: (resize(mode), image, other, (2, 3)) for mode in ("nearest", "bilinear", "bicubic", "nearest-exact")}  # fmt: skip
     return {
@@ -32,10 +33,11 @@ def cases() -> dict:
         "median": (lambda x: (x.median(0), x.median()), (5, 3), (8, 3), (0,)),
         "any": (lambda x: (x > 9).any(0), (5, 3), (8, 3), (0,)),
         "cut": (cut, (2, 8), (2, 11), (1,)),
+        "fourier": (fourier, (2, 8), (2, 11), (1,)),
     }
 
 
-NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut".split()  # fmt: skip
+NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut fourier".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -118,3 +120,19 @@ def test_none_and_texts_keep_their_place():
     x = relaxvm.runtime.tensor(torch.ones(2).numpy())
     first, none, text, number = relaxvm.VirtualMachine(executable, relaxvm.cpu())["main"](x)
     assert first.numpy().tolist() == [2, 2] and none is None and text == "text" and int(number) == 3
+
+
+def test_complex_inputs_and_results_are_refused():
+    import torch
+
+    from relaxvm.relax.frontend.torch import UnsupportedProgram, from_exported_program
+
+    from .programs import exported
+
+    x = torch.ones(2, dtype=torch.complex64)
+    with pytest.raises(UnsupportedProgram, match="input inputs_0 is complex; take torch.view_as"):
+        from_exported_program(exported(lambda x: x.real + 1, (x,)))
+    with pytest.raises(UnsupportedProgram, match="result is complex; return torch.view_as_real"):
+        from_exported_program(exported(lambda x: torch.complex(x, x), (torch.ones(2),)))
+    with pytest.raises(UnsupportedProgram, match=r"sin.*of complex tensors; made by"):
+        from_exported_program(exported(lambda x: torch.complex(x, x).sin().real, (torch.ones(2),)))

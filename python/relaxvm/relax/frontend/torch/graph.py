@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +18,11 @@ from .symbols import Size, Symbols, same_size
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Our name of an element type."""
+    """Our name of an element type; of a complex one, that of its parts."""
+    if dtype.is_complex:
+        return {torch.complex64: "float32", torch.complex128: "float64"}.get(dtype, "float16")
     name = str(dtype).removeprefix("torch.")
-    if name.startswith(("complex", "q")):
+    if name.startswith("q"):
         raise UnsupportedProgram(f"tensors of {dtype}")
     return name
 
@@ -31,6 +34,14 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
         return tensor.numpy()
     bits = torch.int16 if tensor.dtype is torch.bfloat16 else torch.int8
     return tensor.view(bits).numpy().view(np.dtype(dtype_name(tensor.dtype)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Complex:
+    """A complex tensor: its parts, of one shape and element type."""
+
+    real: Any
+    imag: Any
 
 
 class Graph:
@@ -45,12 +56,17 @@ class Graph:
     # ---- emitting
 
     def emit(self, expr: Any) -> Any:
+        if isinstance(expr, Complex):
+            raise UnsupportedProgram("a complex tensor here; use torch.view_as_real before")
         return expr if isinstance(expr, relax.Var) else self.builder.emit(expr)
 
     def const(self, value: Any, dtype: str = "float32") -> Any:
         return relax.const(np.asarray(value, dtype=np.dtype(dtype)))
 
     def tensor(self, value: torch.Tensor) -> Any:
+        if value.is_complex():
+            value = value.detach().resolve_conj()
+            return Complex(self.tensor(value.real), self.tensor(value.imag))
         return relax.const(runtime.tensor(array_of(value)))
 
     # ---- the node's results, as PyTorch found them

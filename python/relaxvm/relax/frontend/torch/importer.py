@@ -20,7 +20,8 @@ from relaxvm.relax import op
 from . import control_flow, ops, registry
 from .control_flow import places_of
 from .errors import TorchError, UnsupportedProgram
-from .graph import Graph, array_of, dtype_name
+from .graph import Complex, Graph, array_of, dtype_name
+from .ops import complex as complex_
 from .symbols import Symbols
 
 ops.load()
@@ -73,7 +74,7 @@ def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
     table = torch.export.default_decompositions()
     for target in list(table):
         name = registry.name_of(target)
-        if name in custom or (keep_known and registry.find(name) is not None):
+        if name in custom or (keep_known and registry.is_known(name)):
             del table[target]
     return program.run_decompositions(table)
 
@@ -171,6 +172,10 @@ class _Importer:
     def _user_input(self, node: Any) -> list[Any]:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
+            if value.is_complex():
+                raise UnsupportedProgram(
+                    f"the input {node.name} is complex; take torch.view_as_real of it, and view_as_complex inside"
+                )
             dims = [
                 self._solved.get(d.node.expr)
                 if not isinstance(d, int) and d.node.expr in self._solved
@@ -195,7 +200,7 @@ class _Importer:
             tensor = program.constants[spec.target]
         else:
             tensor = program.state_dict[spec.target]
-        if self.keep_params and spec.kind == InputKind.PARAMETER:
+        if self.keep_params and spec.kind == InputKind.PARAMETER and not tensor.is_complex():
             value = runtime.tensor(array_of(tensor))
             var = relax.Var(
                 node.name, relax.TensorType(list(tensor.shape), dtype_name(tensor.dtype))
@@ -291,7 +296,12 @@ class _Walk:
         if isinstance(meta, torch.SymInt) and g.symbols.knows(meta.node.expr):
             return
         custom = self.importer.custom.get(name)
-        rule = registry.find(name)
+        is_complex = (
+            any(map(complex_.is_complex, (self.args(node), meta))) if custom is None else False
+        )
+        rule = registry.find_complex(name) if is_complex else registry.find(name)
+        if is_complex and rule is None and node.all_input_nodes:
+            raise UnsupportedProgram(f"{node.name} ({name}): of complex tensors{_place(node)}")
         if custom is None and rule is None:
             self.values[node] = g.tensor(target(*node.args, **node.kwargs))  # see _is_constant
             return
@@ -309,6 +319,8 @@ class _Walk:
         if isinstance(result, (tuple, list)):
             metas = meta if isinstance(meta, (tuple, list)) else [None] * len(result)
             return tuple(None if r is None else self._emitted(r, m) for r, m in zip(result, metas))
+        if isinstance(result, Complex):
+            return Complex(self._emitted(result.real, meta), self._emitted(result.imag, meta))
         if not isinstance(result, relax.Expr) or isinstance(result, relax.Constant):
             return result
         if isinstance(meta, torch.Tensor) and isinstance(result, relax.Call):
@@ -365,6 +377,8 @@ class _Walk:
 
 def _result(value: Any) -> Any:
     """None and texts take a place among the results as well."""
+    if isinstance(value, Complex):
+        raise UnsupportedProgram("a result is complex; return torch.view_as_real of it")
     if value is None:
         return op.null_value()
     return relax.StringImm(value) if isinstance(value, str) else value
@@ -400,7 +414,7 @@ def _functional(name: str) -> str:
 
 
 def _is_known(name: str, custom: Mapping[str, Any]) -> bool:
-    return name in custom or name in _CHECKS or registry.find(name) is not None
+    return name in custom or name in _CHECKS or registry.is_known(name)
 
 
 def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:

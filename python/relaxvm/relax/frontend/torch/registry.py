@@ -18,6 +18,8 @@ from typing import Any
 Rule = Callable[..., Any]
 
 _rules: dict[str, Rule] = {}
+_complex_rules: dict[str, Rule] = {}
+_of_both_parts: set[str] = set()
 
 
 def aten_op(*names: str) -> Callable[[Rule], Rule]:
@@ -32,12 +34,42 @@ def aten_op(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def complex_op(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the importer of the overloads `names` for complex tensors, which rules see as pairs."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in _complex_rules, f"{name} has two importers for complex tensors"
+            _complex_rules[name] = rule
+        return rule
+
+    return register
+
+
+def of_both_parts(*names: str) -> None:
+    """The importers of real tensors serve for the real and for the imaginary part."""
+    _of_both_parts.update(names)
+
+
+def find_complex(name: str) -> Rule | None:
+    """The importer for complex tensors, which may be that of real ones for either part."""
+    if name in _of_both_parts:
+        from .ops.complex import partwise
+
+        return partwise(name)
+    return _complex_rules.get(name)
+
+
+def is_known(name: str) -> bool:
+    return name in _rules or name in _complex_rules
+
+
 def find(name: str) -> Rule | None:
     return _rules.get(name)
 
 
 def all_names() -> list[str]:
-    return sorted(_rules)
+    return sorted({*_rules, *_complex_rules})
 
 
 def name_of(target: Any) -> str:
