@@ -464,4 +464,17 @@ program("irfft", lambda x: [torch.fft.irfft(torch.fft.rfft(x, dim=d), n=n, dim=d
 program("fft_of_many", lambda x: (torch.fft.fft(x).real, torch.fft.rfft(x).abs()), rand(1, 2310))
 program("stft", lambda x: torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs(), rand(2, 64))
 program("istft", lambda x: torch.istft(torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True), 16, 4, window=torch.hann_window(16)), rand(2, 64))
+
+# ---- quantised programs, with scales that no tie depends on
+import torch.ao.quantization.fx._decomposed  # noqa: E402  registers the operators
+
+Q, S8, SCALES = torch.ops.quantized_decomposed, torch.int8, torch.tensor([0.03, 0.11, 0.2])
+program("quantize", lambda x: [Q.quantize_per_tensor(x, 0.0313, 3, low, high, dtype) for low, high, dtype in ((-128, 127, S8), (0, 127, torch.uint8))], X)
+program("dequantize", lambda i: Q.dequantize_per_tensor(i, 0.0313, 3, -128, 127, S8), I.to(S8))
+program("quantize_channels", lambda x: Q.quantize_per_channel(x, SCALES, torch.tensor([0, 3, -2]), 1, -128, 127, S8), X)
+program("dequantize_channels", lambda i: Q.dequantize_per_channel(i, SCALES, torch.tensor([0, 3, -2]), 1, -128, 127, S8), I.to(S8))
+program("choose_scale", lambda x: [Q.choose_qparams(x, low, high, 1e-5, dtype) for low, high, dtype in ((-128, 127, S8), (0, 255, torch.uint8))], X)
+program("choose_symmetric_scale", lambda x: Q.choose_qparams_symmetric(x, -127, 127, 1e-5, S8), X)
+program("quantize_by_tensors", lambda x: Q.quantize_per_tensor(x, *Q.choose_qparams(x, 0, 255, 1e-5, torch.uint8), 0, 255, torch.uint8).int() // 4, X)
+program("fake_quantize", lambda x: (torch.fake_quantize_per_tensor_affine(x, 0.0313, 3, -20, 17), torch.fake_quantize_per_channel_affine(x, SCALES, torch.tensor([0, 3, -2], dtype=torch.int32), 1, -20, 17)), X)
 # fmt: on

@@ -124,3 +124,21 @@ def test_what_cannot_be_taken_is_named():
         from_fx(graph, [((2,), "float32")], default_image_layout="NHWC")
     with pytest.raises(UnsupportedProgram, match="dynamic=False"):
         relax_dynamo()(graph, [3])
+
+
+def test_sizes_that_are_variables_stay_open(run_module, agree):
+    import torch
+
+    import relaxvm
+    from relaxvm import tirx
+    from relaxvm.relax.frontend.torch import UnsupportedProgram, from_fx
+
+    n = tirx.Var("n", "int64")
+    graph = torch.fx.symbolic_trace(lambda x, y: torch.cat([x, x * y]).sum(1))
+    info = [((n, "m"), "float32"), ((n, "m"), "float32")]
+    executable = relaxvm.compile(from_fx(graph, info), num_threads=1)
+    for shape in ((2, 3), (5, 7)):
+        inputs = torch.randn(shape), torch.randn(shape)
+        assert not agree(run_module(executable, *inputs), graph(*inputs))
+    with pytest.raises(UnsupportedProgram, match="give a number or a variable"):
+        from_fx(graph, [((n + 1, 2), "float32"), ((n, 2), "float32")])

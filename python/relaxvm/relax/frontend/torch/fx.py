@@ -15,7 +15,10 @@ from relaxvm import ir, relax
 from .errors import UnsupportedProgram
 from .importer import from_exported_program
 
-InputInfo = Sequence[tuple[Sequence[int], str]]
+InputInfo = Sequence[tuple[Sequence[Any], str]]
+
+# A size for each open one while PyTorch traces: numbers that no other size is by chance.
+_EXAMPLES = (11, 13, 17, 19, 23, 29, 31, 37)
 
 
 def from_fx(
@@ -30,15 +33,16 @@ def from_fx(
 ) -> ir.IRModule:
     """The Relax module of a graph, with one function `main`; `input_info` has shape and dtype of each input.
 
+    A size that is a variable (`tirx.Var`) or a name is open; where it stands twice, both are equal.
     A single tensor is returned as it is, several are a tuple.  The other options are those of
     `from_exported_program`, with all operators kept that have an importer.  Layers that behave otherwise in training
     are taken as in evaluation.
     """
     if default_image_layout != "NCHW":
         raise ValueError(f"images of PyTorch are NCHW, not {default_image_layout}")
-    inputs = tuple(torch.zeros(list(s), dtype=getattr(torch, str(d))) for s, d in input_info)
+    inputs, dynamic = _examples(input_info)
     with _evaluating(model), torch.no_grad():
-        program = torch.export.export(model, inputs)
+        program = torch.export.export(model, inputs, dynamic_shapes=dynamic)
     (result,) = (node.args[0] for node in model.graph.nodes if node.op == "output")
     return from_exported_program(
         program,
@@ -48,6 +52,29 @@ def from_fx(
         custom_convert_map=custom_convert_map,
         run_ep_decomposition=False,
     )
+
+
+def _examples(input_info: InputInfo) -> tuple[tuple[torch.Tensor, ...], Any]:
+    """Tensors of these types, and which of their sizes are open."""
+    dims: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    inputs, dynamic = [], []
+    for shape, dtype in input_info:
+        names = {i: _name_of(d) for i, d in enumerate(shape) if not isinstance(d, int)}
+        for name in names.values():
+            dims.setdefault(name, torch.export.Dim(name))
+            sizes.setdefault(name, _EXAMPLES[len(sizes) % len(_EXAMPLES)])
+        example = [sizes[names[i]] if i in names else int(d) for i, d in enumerate(shape)]
+        inputs.append(torch.zeros(example, dtype=getattr(torch, str(dtype))))
+        dynamic.append({i: dims[name] for i, name in names.items()} or None)
+    return tuple(inputs), tuple(dynamic) if dims else None
+
+
+def _name_of(dim: Any) -> str:
+    name = dim if isinstance(dim, str) else getattr(dim, "name", None)
+    if name is None:
+        raise UnsupportedProgram(f"the size {dim} of an input; give a number or a variable")
+    return f"size_{name}"
 
 
 @contextlib.contextmanager
