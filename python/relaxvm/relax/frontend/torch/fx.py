@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -89,12 +90,40 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _info(inputs: Sequence[Any]) -> InputInfo:
-    for value in inputs:
-        if not isinstance(value, torch.Tensor):
-            raise UnsupportedProgram(
-                f"an input is {type(value).__name__}, not a tensor; use torch.compile(..., dynamic=False)"
-            )
     return [([int(s) for s in t.shape], str(t.dtype).removeprefix("torch.")) for t in inputs]
+
+
+def _replaced(written: Mapping[Any, Any], node: Any) -> Any:
+    return written.get(node, node)
+
+
+def _given_back(value: Any) -> Any:
+    return torch.from_dlpack(value) if hasattr(value, "shape") else value
+
+
+def _is_open(value: Any) -> bool:
+    """Is it a size, or a tensor of a size, that differs from call to call?"""
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    return any(isinstance(s, torch.SymInt) for s in sizes)
+
+
+def _with_numbers(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> torch.fx.GraphModule:
+    """The graph with the inputs that are numbers written in."""
+    whole = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    places = [node for node in whole.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(places, inputs):
+        if isinstance(value, torch.Tensor):
+            continue
+        if not isinstance(value, (bool, int, float)):
+            raise UnsupportedProgram(f"an input is {type(value).__name__}, no tensor and no number")
+        written = {node: value}
+        replaced = functools.partial(_replaced, written)
+        for user in list(node.users):
+            user.args = torch.fx.node.map_arg(user.args, replaced)
+            user.kwargs = torch.fx.node.map_arg(user.kwargs, replaced)
+        whole.graph.erase_node(node)
+    whole.recompile()
+    return whole
 
 
 def _with_weights(
@@ -123,21 +152,33 @@ def relax_dynamo(
 ) -> Callable[[torch.fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]:
     """A backend for torch.compile that compiles each graph for this CPU and its sizes; `pipeline` comes before.
 
-    For evaluation: results carry no gradients.  Weights are inputs of a graph, as torch.compile hands them over.
+    A graph whose sizes torch.compile leaves open is compiled when it meets new ones.  For evaluation: results carry no
+    gradients.  Weights are inputs of a graph, as torch.compile hands them over.
     """
 
     def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
         import relaxvm
 
-        module = from_fx(graph, _info(inputs))
-        executable = relaxvm.compile(module if pipeline is None else pipeline(module))
-        main = relax.VirtualMachine(executable, relaxvm.cpu())["main"]
+        compiled: dict[Any, Callable[..., Any]] = {}
 
-        def run(*values: torch.Tensor) -> Any:
-            given = [relaxvm.runtime.from_dlpack(v.detach().contiguous()) for v in values]
-            result = main(*given)
+        def main_for(values: Sequence[Any]) -> Callable[..., Any]:
+            key = tuple(v.shape if isinstance(v, torch.Tensor) else v for v in values)
+            if key not in compiled:
+                tensors = [v for v in values if isinstance(v, torch.Tensor)]
+                module = from_fx(_with_numbers(graph, values), _info(tensors))
+                executable = relaxvm.compile(module if pipeline is None else pipeline(module))
+                compiled[key] = relax.VirtualMachine(executable, relaxvm.cpu())["main"]
+            return compiled[key]
+
+        if not any(map(_is_open, inputs)):
+            main_for(inputs)
+
+        def run(*values: Any) -> Any:
+            tensors = [v for v in values if isinstance(v, torch.Tensor)]
+            given = [relaxvm.runtime.from_dlpack(v.detach().contiguous()) for v in tensors]
+            result = main_for(values)(*given)
             single = hasattr(result, "shape")
-            return torch.from_dlpack(result) if single else [torch.from_dlpack(r) for r in result]
+            return _given_back(result) if single else [_given_back(r) for r in result]
 
         return run
 
