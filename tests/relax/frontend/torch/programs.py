@@ -477,4 +477,8 @@ program("choose_scale", lambda x: [Q.choose_qparams(x, low, high, 1e-5, dtype) f
 program("choose_symmetric_scale", lambda x: Q.choose_qparams_symmetric(x, -127, 127, 1e-5, S8), X)
 program("quantize_by_tensors", lambda x: Q.quantize_per_tensor(x, *Q.choose_qparams(x, 0, 255, 1e-5, torch.uint8), 0, 255, torch.uint8).int() // 4, X)
 program("fake_quantize", lambda x: (torch.fake_quantize_per_tensor_affine(x, 0.0313, 3, -20, 17), torch.fake_quantize_per_channel_affine(x, SCALES, torch.tensor([0, 3, -2], dtype=torch.int32), 1, -20, 17)), X)
+
+# ---- attention that sees nothing
+NO_ROW = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]) > 0
+program("attention_of_masked_rows", lambda q, m: (F.scaled_dot_product_attention(q, q, q, m), F.scaled_dot_product_attention(q, q, q, torch.zeros(3, 3).masked_fill(~m, float("-inf")))), rand(2, 4, 3, 8), NO_ROW)
 # fmt: on

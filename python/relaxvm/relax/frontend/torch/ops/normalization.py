@@ -201,6 +201,8 @@ def attention(
         bias = g.broadcast(bias, shape)
         result = op.nn.attention_bias(q, k, v, bias, scale=scale, causal_mask=masked)
     result = g.emit(op.permute_dims(g.emit(result), [0, 2, 1, 3]))
+    if attn_mask is not None:
+        result = g.emit(op.where(_sees_some(g, attn_mask), result, g.const(0, g.dtype(query))))
     return result if rank == 4 else op.reshape(result, g.result_shape())
 
 
@@ -220,6 +222,18 @@ def _four_axes(g: Graph, x: Any) -> Any:
 def _repeated(g: Graph, x: Any, heads: int) -> Any:
     times = heads // g.shape(x)[1]
     return x if times == 1 else g.emit(op.repeat(x, times, 1))
+
+
+def _sees_some(g: Graph, mask: Any) -> Any:
+    """Rows that the mask leaves something to; PyTorch gives 0 for the others."""
+    if g.dtype(mask) == "bool":
+        found = g.emit(op.max(g.cast(mask, "int8"), [-1], keepdims=True))
+        some = g.cast(found, "bool")
+    else:
+        top = g.emit(op.max(mask, [-1], keepdims=True))
+        some = g.emit(op.greater(top, g.const(float("-inf"), g.dtype(mask))))
+    missing = 4 - g.rank(some)
+    return g.emit(op.expand_dims(some, list(range(missing)))) if missing > 0 else _four_axes(g, some)  # fmt: skip
 
 
 def _bias(g: Graph, mask: Any, dtype: str) -> Any:
