@@ -481,4 +481,5 @@ program("fake_quantize", lambda x: (torch.fake_quantize_per_tensor_affine(x, 0.0
 # ---- attention that sees nothing
 NO_ROW = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]) > 0
 program("attention_of_masked_rows", lambda q, m: (F.scaled_dot_product_attention(q, q, q, m), F.scaled_dot_product_attention(q, q, q, torch.zeros(3, 3).masked_fill(~m, float("-inf")))), rand(2, 4, 3, 8), NO_ROW)
+program("attention_of_one_batch", lambda q, k: F.scaled_dot_product_attention(q, k[:1], k[:, :1]), rand(2, 4, 3, 8), rand(2, 4, 5, 8))
 # fmt: on

@@ -191,6 +191,8 @@ def attention(
     heads = g.shape(parts[0])[1]
     if enable_gqa:
         parts[1:] = [_repeated(g, x, heads) for x in parts[1:]]
+    parts = _one_batch(g, parts)
+    heads = g.shape(parts[0])[1]
     q, k, v = (g.emit(op.permute_dims(x, [0, 2, 1, 3])) for x in parts)
     masked = "TopLeft" if is_causal else None
     if attn_mask is None:
@@ -217,6 +219,14 @@ def _four_axes(g: Graph, x: Any) -> Any:
     for d in shape[:-3]:
         batch = batch * d
     return g.emit(op.reshape(x, [batch, *shape[-3:]]))
+
+
+def _one_batch(g: Graph, parts: list[Any]) -> list[Any]:
+    """With the batch and the heads of all where one has 1 of them."""
+    shapes = [g.shape(x) for x in parts]
+    joint = [next((s[i] for s in shapes if s[i] != 1), 1) for i in range(2)]
+    wide = [[j if d == 1 else d for j, d in zip(joint, s)] + s[2:] for s in shapes]
+    return [g.broadcast(x, shape) for x, shape in zip(parts, wide)]
 
 
 def _repeated(g: Graph, x: Any, heads: int) -> Any:
