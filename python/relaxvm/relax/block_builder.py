@@ -194,7 +194,12 @@ class BlockBuilder(Object):
         return _emit(self, _as_value(expr), name_hint)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
-        """Binds `output` to a variable that is visible outside of the dataflow block."""
+        """Binds `output` to a variable that is visible outside of the dataflow block.  RuntimeError where there is
+        none."""
+        if not _in_dataflow(self):
+            raise RuntimeError(
+                "emit_output outside of a dataflow block; use `with bb.dataflow()`, or emit"
+            )
         return _emit_output(self, _as_value(output), name_hint)
 
     def match_cast(self, value: Any, ty: Any, name_hint: str = "") -> Var:
@@ -258,6 +263,28 @@ class BlockBuilder(Object):
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
         name_hint = kwargs.pop("name_hint", "")
         return self.emit(self.call_te(func, *args, **kwargs), name_hint)
+
+    def call_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Call:
+        """As call_te, for a tensor program whose gradient is registered under a name (register_te_gradient)."""
+        from ..te.graph import call_te
+        from .op.calls import call_tir_with_grad
+
+        def make_call(var: Any, values: Any, out_ty: Any, tir_vars: Any) -> Call:
+            return call_tir_with_grad(var, values, out_ty, te_grad_name, te_grad_kwargs, tir_vars)
+
+        return call_te(self, func, args, kwargs, make_call)
+
+    def emit_te_with_grad(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+        """Binds what call_te_with_grad gives."""
+        name_hint = kwargs.pop("name_hint", "")
+        return self.emit(self.call_te_with_grad(func, *args, **kwargs), name_hint)
 
     # ---- module
 

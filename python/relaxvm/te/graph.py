@@ -127,8 +127,15 @@ def gen_call_tir_inputs(
     return program, [value for value, _ in used], types if many else types[0], sizes, {"hint": hint}
 
 
-def call_te(builder: Any, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """A call_tir of the tensor program that `func` describes, which is added to the builder's module."""
+def call_te(
+    builder: Any,
+    func: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    make_call: Callable[..., Any] = call_tir,
+) -> Any:
+    """A call of the tensor program that `func` describes, which is added to the builder's module; `make_call` takes
+    what call_tir does."""
     program, values, out_ty, sizes, info = gen_call_tir_inputs(func, args, dict(kwargs))
     hint = info["hint"] if str(info["hint"]).isidentifier() else "te_func"
     var = builder.add_func(program, hint)
@@ -137,4 +144,4 @@ def call_te(builder: Any, func: Callable[..., Any], args: Any, kwargs: dict[str,
         v if isinstance(v, plain_values) or is_prim_expr(v) else builder.normalize(v)
         for v in values
     ]
-    return call_tir(var, Tuple(bound), out_ty, sizes or None)
+    return make_call(var, Tuple(bound), out_ty, tir_vars=sizes or None)

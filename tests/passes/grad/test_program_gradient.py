@@ -204,3 +204,26 @@ def test_a_program_without_a_named_gradient_is_an_error():
 def test_a_name_is_given_once():
     with pytest.raises(RuntimeError, match="there is a gradient called 'test.product' already"):
         register_te_gradient("test.product", product_gradient)
+
+
+def test_a_builder_calls_tensor_expressions_that_name_their_gradient():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = builder.emit_te_with_grad(
+                lambda t: each(t.shape, lambda i: t(*i) * t(*i), "squares"),
+                x,
+                te_grad_name="test.square",
+                te_grad_kwargs={"factor": 2.0},
+                primfunc_name_hint="squares",
+            )
+            out = builder.emit_output(relax.op.sum(a))
+        builder.emit_func_output(out)
+    mod = builder.finalize()
+    assert 'te_grad_name="test.square"' in mod.script()
+    vm = relax.VirtualMachine(relaxvm.compile(Gradient("main")(mod)), relaxvm.cpu())
+    given = np.arange(12, dtype="float32").reshape(3, 4)
+    total, (gradient,) = vm["main_adjoint"](relaxvm.runtime.tensor(given))
+    np.testing.assert_allclose(total.numpy(), (given**2).sum())
+    np.testing.assert_allclose(gradient.numpy(), 2 * given)

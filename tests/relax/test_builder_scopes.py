@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BlockBuilder: what may be called where."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxvm import relax
+
+
+def test_an_output_needs_a_dataflow_block() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    with pytest.raises(RuntimeError, match=r"emit_output outside of a dataflow block"):
+        with builder.function("main", [x]):
+            builder.emit_output(relax.op.exp(x))
