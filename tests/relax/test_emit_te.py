@@ -31,6 +31,28 @@ def run(builder: relax.BlockBuilder, *args: Any) -> np.ndarray:
 
 X = np.arange(10, dtype=np.float32)
 
+FUNCTIONS = {
+    "power": (te.power, np.power),
+    "logaddexp": (te.logaddexp, np.logaddexp),
+    "hypot": (tirx.hypot, np.hypot),
+    "ldexp": (tirx.ldexp, lambda a, b: a * 2**b),
+    "exp10": (lambda a, b: tirx.exp10(a - b), lambda a, b: 10 ** (a - b)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_scalars(name: str) -> None:
+    function, reference = FUNCTIONS[name]
+    builder = relax.BlockBuilder()
+    a, b = (relax.Var(n, R.Tensor([10], "float32")) for n in "ab")
+    with builder.function("main", [a, b]):
+        te_function = lambda s, t: te.compute((10,), lambda i: function(s[i], t[i]), name="out")
+        builder.emit_func_output(builder.emit_te(te_function, a, b, primfunc_name_hint="out"))
+    given = X / 4 + 0.5, X[::-1] / 8
+    np.testing.assert_allclose(
+        run(builder, *map(np.ascontiguousarray, given)), reference(*given), rtol=1e-5
+    )
+
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_size_of_another_tensor_is_an_argument(more: int) -> None:

@@ -32,8 +32,8 @@ __all__ = [
 ]
 _SCALAR = (
     "abs acos acosh all any asin asinh atan atanh ceil cos cosh div erf exp floor floordiv floormod fmod if_then_else "
-    "indexdiv indexmod isfinite isinf isnan log log10 log2 max_value min_value popcount power round rsqrt sigmoid sin sinh "
-    "sqrt tan tanh trunc truncdiv truncmod"
+    "indexdiv indexmod isfinite isinf isnan log log10 log2 logaddexp max_value min_value popcount power round rsqrt "
+    "sigmoid sin sinh sqrt tan tanh trunc truncdiv truncmod"
 ).split()
 globals().update({name: getattr(_scalar, name) for name in _SCALAR})
 __all__ += ["const", *_SCALAR]

@@ -74,6 +74,31 @@ def ceildiv(a: Any, b: Any, span: Any = None) -> Expr:
     return _ceil_div(plain(a), plain(b))
 
 
+power = _TABLE["pow"]
+
+
+def exp10(x: Any) -> Expr:
+    """10 to the power x."""
+    return _intrin("pow", [10.0, plain(x)], None)
+
+
+def hypot(x1: Any, x2: Any) -> Expr:
+    """sqrt(x1^2 + x2^2)."""
+    return _TABLE["sqrt"](add(multiply(x1, x1), multiply(x2, x2)))
+
+
+def ldexp(x1: Any, x2: Any) -> Expr:
+    """x1 times 2 to the power x2."""
+    dtype = plain(x1).ty
+    return multiply(x1, _TABLE["exp2"](cast(dtype, x2)))
+
+
+def logaddexp(x1: Any, x2: Any) -> Expr:
+    """log(exp(x1) + exp(x2)), without overflow in between."""
+    distance = _TABLE["abs"](subtract(x1, x2))
+    return add(max(x1, x2), _TABLE["log1p"](_TABLE["exp"](subtract(0.0, distance))))
+
+
 def all(*args: Any, span: Any = None) -> Expr:
     """Do all conditions hold?"""
     return functools.reduce(_two("And"), [plain(a) for a in args])
