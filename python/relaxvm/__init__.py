@@ -50,6 +50,7 @@ _NAMES = {
     "compile": "relaxvm._compile",
 }
 _MODULES = (
+    "arith",
     "cli",
     "contrib",
     "error",
@@ -61,6 +62,7 @@ _MODULES = (
     "s_tir",
     "script",
     "support",
+    "sym",
     "target",
     "te",
     "testing",
@@ -68,7 +70,7 @@ _MODULES = (
     "topi",
     "transform",
 )
-_ELSEWHERE = {"instrument": "ir.instrument"}
+_ELSEWHERE = {"arith": "sym", "instrument": "ir.instrument"}
 
 
 def __getattr__(name: str) -> Any:

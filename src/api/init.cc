@@ -28,6 +28,8 @@ extern "C" RELAXVM_API int relaxvm_init() {
     RegisterPipeline();
     RegisterAnalysis();
     RegisterProgramAnalysis();
+    RegisterAnalyzer();
+    RegisterReprs();
   });
   TVM_FFI_SAFE_CALL_END();
 }

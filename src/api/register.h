@@ -21,5 +21,7 @@ void RegisterPatterns();         // patterns, matching, rewriting
 void RegisterPasses();           // the table of passes
 void RegisterAnalysis();         // questions about types and variables
 void RegisterProgramAnalysis();  // questions about whole functions, modules and tensor programs
+void RegisterAnalyzer();         // facts about integer expressions
+void RegisterReprs();            // how nodes print inside of containers; after all types
 
 }  // namespace relaxvm::api

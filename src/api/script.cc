@@ -4,6 +4,9 @@
 
 #include <tvm/ffi/reflection/registry.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <unordered_set>
 
 #include "api/convert.h"
@@ -121,6 +124,35 @@ Array<ffi::Any> BlockAccess(ffi::Optional<tir::Stmt> init, tir::Stmt body, Array
 }
 
 }  // namespace
+
+void RegisterReprs() {
+  const auto text = ffi::Function::FromTyped([](ffi::Any value, const ffi::Function&) {
+    return ffi::String(script::Print(value, {.module_name = "Module"}));
+  });
+  const ffi::AnyView view(text);
+  const TVMFFIAny value = view.CopyToTVMFFIAny();
+  const ffi::String name("__ffi_repr__");
+  const TVMFFIByteArray attr{name.data(), name.size()};
+  const std::array<int32_t, 4> printed = {
+      ir::ExprObj::RuntimeTypeIndex(), ir::TypeObj::RuntimeTypeIndex(),
+      ir::BindingObj::RuntimeTypeIndex(), tir::StmtObj::RuntimeTypeIndex()};
+  const auto keys = ffi::Function::GetGlobalRequired("ffi.GetRegisteredTypeKeys")();
+  for (const ffi::String& key : keys.cast<Array<ffi::String>>()) {
+    if (!std::string_view(key.data(), key.size()).starts_with("relaxvm.")) continue;
+    const TVMFFIByteArray bytes{key.data(), key.size()};
+    int32_t index = 0;
+    TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&bytes, &index));
+    const TVMFFITypeInfo* info = TVMFFIGetTypeInfo(index);
+    const auto derives = [&](int32_t base) {
+      for (int32_t depth = 0; depth < info->type_depth; ++depth) {
+        if (info->type_ancestors[depth]->type_index == base) return true;
+      }
+      return index == base;
+    };
+    const bool is_printed = std::any_of(printed.begin(), printed.end(), derives);
+    if (is_printed) TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeRegisterAttr(index, &attr, &value));
+  }
+}
 
 void RegisterScript() {
   refl::GlobalDef()

@@ -93,3 +93,20 @@ def test_modules_are_written_after_passes(tmp_path):
     with pytest.raises(ValueError, match="has files that no dump wrote: notes.txt"):
         DumpIR(folder, refresh=True)
     assert sorted(p.name for p in folder.iterdir()) == ["000_Normalize.py", "notes.txt"]
+
+
+def test_nodes_inside_of_containers_are_written_as_script():
+    call = Module["main"].body.blocks[0].bindings[2].value
+    assert repr(call.args) == "(a, b)" and repr(Module["main"].params) == "(x, y)"
+    assert repr(call.ty.shape.values) == "(2, 3)"
+    assert repr({"call": call}) == "{'call': R.add(a, b)}"
+    assert str(Module["main"].body.blocks[0].bindings[3].value.attrs) == (
+        "Attrs(axis=None, keepdims=False)"
+    )
+
+
+def test_language_model_parts_are_found_at_their_package():
+    from relaxvm.relax.frontend.nn import llm
+
+    assert llm.PagedKVCache is llm.kv_cache.PagedKVCache
+    assert llm.llama_rope is llm.position_embedding.llama_rope

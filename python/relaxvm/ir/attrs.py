@@ -10,13 +10,12 @@ import tvm_ffi
 from tvm_ffi import Object
 
 from .. import _compiler
-from .base import Scriptable
 
 _attrs = _compiler.func("ir.Attrs")
 
 
 @tvm_ffi.register_object("relaxvm.ir.Attrs")
-class Attrs(Scriptable, Object):
+class Attrs(Object):
     """Attributes of a call, by name: `call.attrs.axis` or `call.attrs["axis"]`."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -38,6 +37,11 @@ class Attrs(Scriptable, Object):
 
     def keys(self) -> list[str]:
         return list(self.values)
+
+    def __repr__(self) -> str:
+        return f"Attrs({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+    __str__ = __repr__
 
     def get_str(self, name: str) -> str:
         return str(self.values[name])
