@@ -59,6 +59,43 @@ Tensor Reduce(ffi::String kind, Array<Any> shape, Array<Var> indices, Array<Var>
                      formula, std::string(name));
 }
 
+// A reduction of the caller's own: (lhs, rhs, result, identity) as Reducer has them, one of each
+// for every value.
+Array<Tensor> ReduceBy(Array<Array<Any>> reducer, Array<Any> shape, Array<Var> indices,
+                       Array<Var> axes, Array<Any> extents, Array<Any> values,
+                       Array<ffi::String> names) {
+  auto variables = [](const Array<Any>& list) {
+    Array<Var> result;
+    for (const Any& v : list) result.push_back(v.cast<Var>());
+    return result;
+  };
+  const Array<Expr> reduced = ToScalars(values), result = ToScalars(reducer[2]),
+                    identity = ToScalars(reducer[3]);
+  const Array<Var> lhs = variables(reducer[0]), rhs = variables(reducer[1]);
+  if (result.size() != reduced.size() || identity.size() != reduced.size()) {
+    Fail(ErrorKind::kValueError, "comm_reducer: ", reduced.size(), " values are reduced, ",
+         result.size(), " are combined and ", identity.size(), " have an identity");
+  }
+  for (size_t i = 0; i < reduced.size(); ++i) {
+    for (const Expr& e : {result[i], identity[i]}) {
+      if (e.dtype() == reduced[i].dtype()) continue;
+      Fail(ErrorKind::kTypeError, "comm_reducer: a value of ", DTypeName(reduced[i].dtype()),
+           " is combined, or begins, as ", DTypeName(e.dtype()));
+    }
+  }
+  auto formula = [=](const tir::Indices& i, const tir::Indices& r) {
+    std::vector<Expr> at;
+    for (const Expr& e : reduced) at.push_back(Substituted(Substituted(e, indices, i), axes, r));
+    return at;
+  };
+  std::vector<std::string> texts;
+  for (const ffi::String& name : names) texts.emplace_back(name);
+  const std::vector<Tensor> made =
+      tir::MultiReduce(ToScalars(shape), ToScalars(extents),
+                       tir::Reducer(lhs, rhs, result, identity), formula, std::move(texts));
+  return Array<Tensor>(made.begin(), made.end());
+}
+
 std::vector<Tensor> List(const Array<Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
 
 // Sizes in the outputs' shapes that no input's shape binds.
@@ -163,6 +200,7 @@ void RegisterTensorExpressions() {
                  std::string(name));
            })
       .def("relaxvm.te.Reduce", Reduce)
+      .def("relaxvm.te.ReduceBy", ReduceBy)
       .def("relaxvm.te.FreeSizes", FreeSizes)
       .def("relaxvm.te.CreatePrimFunc",
            [](Array<Tensor> inputs, Array<Tensor> outputs, Array<Var> sizes) {

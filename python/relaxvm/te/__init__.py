@@ -6,6 +6,7 @@ from ..tirx import op as _scalar
 from .tensor import (
     ReduceAxis,
     Tensor,
+    comm_reducer,
     compute,
     create_prim_func,
     max,
@@ -20,6 +21,7 @@ from .tensor import (
 __all__ = [
     "ReduceAxis",
     "Tensor",
+    "comm_reducer",
     "compute",
     "create_prim_func",
     "max",

@@ -18,6 +18,7 @@ _placeholder = _compiler.func("te.Placeholder")
 _load = _compiler.func("te.Load")
 _compute = _compiler.func("te.Compute")
 _reduce = _compiler.func("te.Reduce")
+_reduce_by = _compiler.func("te.ReduceBy")
 _create = _compiler.func("te.CreatePrimFunc")
 
 
@@ -149,6 +150,53 @@ def _reduction(kind: str) -> Callable[..., _Reduction]:
     return reduce
 
 
+class _OwnReduction:
+    """What a reducer of comm_reducer gives; only compute() takes it."""
+
+    def __init__(self, reducer: list[list[Any]], values: list[Expr], axes: list[Any]) -> None:
+        self.reducer, self.values, self.axes = reducer, values, axes
+
+    def stage(self, dims: list[Any], indices: list[Var], name: str) -> Any:
+        count = len(self.values)
+        names = [name] if count == 1 else [f"{name}.v{k}" for k in range(count)]
+        axes = [a.var for a in self.axes]
+        extents = [plain(a.dom.extent) for a in self.axes]
+        made = _reduce_by(self.reducer, dims, indices, axes, extents, self.values, names)
+        return made[0] if count == 1 else list(made)
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., _OwnReduction]:
+    """A reduction by a commutative function: `reducer(expr, axis=k)` in a formula of `compute`.
+
+    `fcombine(x, y)` combines what has been accumulated with the next value, `fidentity(dtype)` is what it begins with.
+    Several values at once (the greatest and its place) are tuples, `fidentity` gets each one's dtype.  Raises TypeError
+    for values of other dtypes than those that are reduced.
+    """
+
+    def reduce(expr: Any, axis: Any, where: Any = None, init: Any = None) -> _OwnReduction:
+        if where is not None or init is not None:
+            raise NotImplementedError(f"{name}: where and init; use te.if_then_else in the value")
+        several = isinstance(expr, (list, tuple))
+        values = [_value(e) for e in (expr if several else [expr])]
+        lhs, rhs = ([Var(f"{side}{i}", v.dtype) for i, v in enumerate(values)] for side in "xy")
+        combined = fcombine(tuple(lhs), tuple(rhs)) if several else [fcombine(lhs[0], rhs[0])]
+        identity = fidentity(*(str(v.dtype) for v in values))
+        begin = identity if several else [identity]
+        parts = [lhs, rhs, [plain(e) for e in combined], [plain(e) for e in begin]]
+        return _OwnReduction(
+            parts, values, list(axis) if isinstance(axis, (list, tuple)) else [axis]
+        )
+
+    reduce.__name__ = name
+    return reduce
+
+
+def _value(value: Any) -> Any:
+    return value.var if isinstance(value, ReduceAxis) else plain(value)
+
+
 sum, prod, max, min = map(_reduction, ("sum", "prod", "max", "min"))
 
 
@@ -166,6 +214,8 @@ def compute(
     names = names if len(names) == len(dims) else tuple(f"i{k}" for k in range(len(dims)))
     indices = [Var(n, "int64") for n in names]
     value = fcompute(*indices)
+    if isinstance(value, _OwnReduction):
+        return value.stage(dims, indices, name)
     if isinstance(value, (tuple, list)):
         return [_stage(dims, indices, v, f"{name}.v{k}") for k, v in enumerate(value)]
     return _stage(dims, indices, value, name)
