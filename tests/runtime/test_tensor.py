@@ -63,3 +63,9 @@ def test_copy_of_another_shape_is_an_error():
 def test_negative_dimension_is_an_error():
     with pytest.raises(ValueError, match="dimension of a tensor is -1"):
         relaxvm.runtime.empty((2, -1))
+
+
+def test_printing_shows_the_values():
+    tensor = relaxvm.runtime.tensor(np.arange(4, dtype="int32").reshape(2, 2))
+    assert str(tensor) == "[[0 1]\n [2 3]]"
+    assert repr(tensor) == "<relaxvm.Tensor shape=(2, 2), int32, cpu:0>\n[[0 1]\n [2 3]]"

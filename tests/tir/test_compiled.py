@@ -87,3 +87,12 @@ def test_a_module_with_other_functions_is_no_set_of_programs():
         relaxvm.tirx.build(relaxvm.IRModule({}))
     with pytest.raises(NotImplementedError, match="tir_pipeline"):
         relaxvm.tirx.build(twice, "llvm", pipeline="other")
+
+
+def test_functions_are_called_by_name_in_formulas():
+    x = relaxvm.tirx.Var("x", "float32")
+    assert str(relaxvm.tirx.call_extern("float32", "scale", x)) == str(
+        T.call_extern(T.float32, "scale", x)
+    )
+    assert 'call_packed("scale", x)' in str(relaxvm.tirx.call_packed("scale", x))
+    assert str(relaxvm.tirx.call_intrin("float32", "tirx.exp", x)) == "T.exp(x)"

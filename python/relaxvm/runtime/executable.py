@@ -30,8 +30,14 @@ class Executable:
         """The module itself."""
         return self.mod
 
-    def export_library(self, path: str | os.PathLike, *, interchange: str | None = None) -> None:
-        """Writes one shared library that holds code, weights and bytecode.
+    def export_library(
+        self,
+        path: str | os.PathLike,
+        *,
+        interchange: str | None = None,
+        workspace_dir: str | os.PathLike | None = None,
+    ) -> None:
+        """Writes one shared library that holds code, weights and bytecode.  No `workspace_dir` is needed for that.
 
         A `path` that ends with .a gives a static library, which needs no linker here: whoever links all of its objects
         into a shared one has the same.

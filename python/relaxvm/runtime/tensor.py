@@ -59,6 +59,13 @@ class _Tensor(tvm_ffi.core.Tensor):
         _copy(self, target)
         return target
 
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+    def __repr__(self) -> str:
+        shape = ", ".join(str(dim) for dim in self.shape)
+        return f"<relaxvm.Tensor shape=({shape}), {self.dtype}, {self.device}>\n{self}"
+
     def __setitem__(self, index, values) -> None:
         if index != slice(None) and index is not ...:
             raise ValueError("only the whole tensor can be assigned: t[:] = values")

@@ -15,9 +15,12 @@ from ..ir.expr import Call, Expr, Range, Var
 from ..ir.expr import FloatImm as FloatImm
 from ..ir.expr import IntImm as IntImm
 from ..ir.type import PointerType, PrimType
-from ..relax.expr import ExternFunc, StringImm
 from ..tirx import op as _op
 from ..tirx.buffer import BufferLoad, BufferRegion, BufferType
+from ..tirx.calls import call_extern as call_extern
+from ..tirx.calls import call_intrin as call_intrin
+from ..tirx.calls import call_packed as call_packed
+from ..tirx.calls import call_pure_extern as call_pure_extern
 from ..tirx.expr import EQ as EQ
 from ..tirx.expr import GE as GE
 from ..tirx.expr import GT as GT
@@ -422,41 +425,6 @@ def _exact(op: int) -> Any:
 
 
 bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right = map(_exact, range(17, 22))
-
-
-def call_intrin(dtype: Any, name: Any, *args: Any) -> Expr:
-    """A scalar function by name, with a stated dtype."""
-    text = str(name).removeprefix("tirx.")
-    return Intrin(text, args, _dtype_text(dtype))
-
-
-def _call_args(args: Sequence[Any]) -> list[Expr]:
-    to_scalar = _compiler.func("prim.ToScalar")
-    values = [plain(a) for a in args]
-    return [
-        StringImm(v) if isinstance(v, str) else to_scalar(v, tvm_ffi.dtype("int32")) for v in values
-    ]
-
-
-def _typed_call(name: str, args: Sequence[Any], dtype: str, attrs: Any) -> Call:
-    call = Call(ExternFunc(name), _call_args(args), attrs)
-    call._update_type(PrimType(dtype))
-    return call
-
-
-def call_packed(name: str, *args: Any) -> Call:
-    """Calls a packed function."""
-    return _typed_call(name, args, "int32", None)
-
-
-def call_extern(dtype: Any, name: str, *args: Any) -> Call:
-    """Calls a C function that is linked in."""
-    from ..ir.attrs import Attrs
-
-    return _typed_call(name, args, _dtype_text(dtype), Attrs({"extern": True}))
-
-
-call_pure_extern = call_extern
 
 
 def assume(condition: Any) -> Expr:

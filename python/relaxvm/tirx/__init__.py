@@ -5,6 +5,7 @@ from ..ir.expr import Call, FloatImm, GlobalVar, IntImm, Op, PrimExpr, Range, Va
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import StringImm
 from .buffer import Buffer, BufferLoad, BufferRegion, BufferType, decl_buffer, is_buffer_var
+from .calls import call_extern, call_intrin, call_packed, call_pure_extern
 from .compiled import Programs, build
 from .expr import (
     EQ,
@@ -131,6 +132,10 @@ __all__ = [
     "Var",
     "While",
     "build",
+    "call_extern",
+    "call_intrin",
+    "call_packed",
+    "call_pure_extern",
     "const",
     "decl_buffer",
     "is_buffer_var",

@@ -37,7 +37,13 @@ class Programs(Executable):
     def __call__(self, *args: Any) -> Any:
         return self.main(*args)
 
-    def export_library(self, path: str | os.PathLike, *, interchange: str | None = None) -> None:
+    def export_library(
+        self,
+        path: str | os.PathLike,
+        *,
+        interchange: str | None = None,
+        workspace_dir: str | os.PathLike | None = None,
+    ) -> None:
         """Writes a shared library of the programs, for `relaxvm.runtime.load_module` and any program with tvm-ffi."""
         if interchange not in (None, "tvm"):
             raise ValueError(f'interchange={interchange!r} is unknown; use "tvm" or leave it out')

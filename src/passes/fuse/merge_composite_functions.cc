@@ -259,6 +259,7 @@ class Merger : public ir::Mutator {
     }
     GroupOptions options;
     options.dataflow = false;
+    options.bind_constants = false;  // what FuseOpsByPattern bound lies in the composite function
     GroupFunction made = MakeGroupFunction(bindings, outputs, outside_, options);
     ir::Function func = WithLocals(made.function);
     func = ir::WithAttr(func, kCodegen, ffi::String(codegen));

@@ -69,3 +69,22 @@ def test_two_readers_of_one_value_join_it():
         """,
         {"a.exp": "relax.exp", "a.tanh": "relax.tanh", "a.sin": "relax.sin"},
     ) == {"fused_relax_exp_relax_tanh_relax_sin_a": "a"}
+
+
+def test_constants_outside_of_composite_functions_become_arguments():
+    pattern = is_op("relax.nn.relu")(is_op("relax.add")(wildcard(), wildcard()))
+    mod = module(
+        """
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                y = R.nn.relu(R.add(x, R.const([1.0, 2.0, 3.0], "float32")))
+                R.output(y)
+            return y
+        """
+    )
+    fused = FuseOpsByPattern([("other.clipped_sum", pattern)], bind_constants=False)(mod)
+    merged = MergeCompositeFunctions()(fused)
+    (outer,) = (f for f in merged.functions.values() if "Codegen" in f.attrs)
+    assert [p.ty.shape.values[0] for p in outer.params] == [3, 3]
+    assert "metadata" not in outer.script() and "R.const" not in outer.script()
