@@ -62,9 +62,7 @@ class BasePyModule:
         for name, function in ir_mod.pyfuncs.items():
             self.add_python_function(name, function)
         if self._programs:
-            programs = {
-                n: f.with_attr("global_symbol", n) for n, f in self._programs.items()
-            }
+            programs = {n: f.with_attr("global_symbol", n) for n, f in self._programs.items()}
             built = build(IRModule(programs), target)
             self.compiled_tir_funcs = {name: built[name] for name in programs}
         if self.relax_func_names:
@@ -305,7 +303,9 @@ def to_runtime(value: Any) -> Any:
     if not _is_torch(value):
         return value
     if value.device.type != "cpu":
-        raise ValueError(f"a tensor is on {value.device}; move it to the CPU, where the module runs")
+        raise ValueError(
+            f"a tensor is on {value.device}; move it to the CPU, where the module runs"
+        )
     return runtime.from_dlpack(value.detach().contiguous())
 
 
@@ -394,7 +394,9 @@ def _fresh(what: str, buffer: Any, wanted: Any, sizes: Mapping[Any, int]) -> Any
     elif len(shape) == len(known):
         shape = [a if isinstance(a, int) else b for a, b in zip(shape, known)]
     if not all(isinstance(d, int) for d in shape):
-        raise ValueError(f"{what}: the arguments do not say its size {shape}; give numbers in out_ty")
+        raise ValueError(
+            f"{what}: the arguments do not say its size {shape}; give numbers in out_ty"
+        )
     return zeros_of(shape, dtype)
 
 

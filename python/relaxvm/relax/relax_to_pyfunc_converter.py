@@ -104,9 +104,7 @@ class _Interpreter:
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self.programs = {
-            str(v.name_hint): f
-            for v, f in module.functions_items()
-            if isinstance(f, PrimFunc)
+            str(v.name_hint): f for v, f in module.functions_items() if isinstance(f, PrimFunc)
         }
 
     @functools.cached_property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of Relax as PyTorch computes them: functions of a call's attributes and of its arguments' values, by the
+"""The operators of Relax as PyTorch computes them: functions of a call's attributes and its arguments' values, by the
 operator's name.  Tensors are PyTorch's, shapes tuples of numbers."""
 
 from __future__ import annotations
@@ -282,6 +282,11 @@ def _topk(a: Attributes, x: Any) -> Any:
     return both if a.ret_type == "both" else both[a.ret_type == "indices"]
 
 
+def _argsort(a: Attributes, x: Any) -> Any:
+    order = torch.sort(x, stable=True, dim=a.axis, descending=bool(a.descending))[1]
+    return order.to(dtype_of(a.dtype))
+
+
 def _one_hot(a: Attributes, indices: Any, on: Any, off: Any) -> Any:
     marks = F.one_hot(indices.long(), a.depth).bool()
     marks = torch.movedim(marks, -1, a.axis)
@@ -338,7 +343,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "arange": _arange,
     "argmax": _place(torch.argmax),
     "argmin": _place(torch.argmin),
-    "argsort": lambda a, x: torch.sort(x, stable=True, dim=a.axis, descending=bool(a.descending))[1].to(dtype_of(a.dtype)),
+    "argsort": _argsort,
     "astype": lambda a, x: x.to(dtype_of(a.dtype)),
     "broadcast_to": lambda a, x, shape: torch.broadcast_to(x, shape),
     "builtin.stop_lift_params": lambda a, x: x,

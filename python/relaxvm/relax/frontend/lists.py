@@ -16,9 +16,7 @@ def empty() -> Any:
 
 def appended(items: Any, item: Any) -> Any:
     """The list with one more item."""
-    return op.call_pure_packed(
-        "vm.builtin.sequence_insert", items, item, ty_args=[relax.AnyType()]
-    )
+    return op.call_pure_packed("vm.builtin.sequence_insert", items, item, ty_args=[relax.AnyType()])
 
 
 def joined(items: Any, axis: int, new_axis: bool, dtype: str, dims: Sequence[Any]) -> Any:

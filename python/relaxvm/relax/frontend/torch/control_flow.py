@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that take graphs: cond becomes an If; while_loop, map and scan become tail-recursive functions of the module.
+"""Operators that take graphs: cond becomes an If; while_loop, map and scan tail-recursive functions of the module.
 
     loop(sizes, captured..., carried..., lists...):
         if it goes on:  body; loop(sizes with the number of the next step, captured..., new carried..., longer lists...)
@@ -63,7 +63,9 @@ def cond(walk: Walk, node: Any) -> tuple:
     for branch in (then_branch, else_branch):
         emit = lambda branch=branch: [walk.g.emit(v) for v in walk.graph(branch, arguments)]
         blocks, results = _block(walk, emit)
-        bodies.append(relax.SeqExpr(blocks, results[0] if len(results) == 1 else relax.Tuple(results)))
+        bodies.append(
+            relax.SeqExpr(blocks, results[0] if len(results) == 1 else relax.Tuple(results))
+        )
     value = builder.emit(relax.If(chosen, *bodies))
     if len(metas) == 1:
         return (walk.sized(value, metas[0]),)

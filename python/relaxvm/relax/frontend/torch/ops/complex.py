@@ -21,8 +21,9 @@ of_both_parts(
     *"contiguous.default detach.default diagonal.default expand.default expand_as.default flatten.using_ints".split(),
     *"flip.default gather.default index.Tensor index_select.default lift_fresh_copy.default mean.default".split(),
     *"mean.dim movedim.int movedim.intlist narrow.default neg.default pad.default permute.default".split(),
-    *"repeat.default reshape.default roll.default select.int slice.Tensor split.Tensor split_with_sizes.default".split(),
-    *"squeeze.default squeeze.dim squeeze.dims stack.default sum.default sum.dim_IntList t.default".split(),
+    *"repeat.default reshape.default roll.default select.int slice.Tensor split.Tensor".split(),
+    *"split_with_sizes.default squeeze.default squeeze.dim squeeze.dims stack.default".split(),
+    *"sum.default sum.dim_IntList t.default".split(),
     *"transpose.int unbind.int unflatten.int unfold.default unsqueeze.default view.default where.self".split(),
     *"_unsafe_view.default zeros_like.default numpy_T.default mT.default".split(),
 )
@@ -94,7 +95,9 @@ def angle(g: Graph, x: Complex) -> Any:
     return op.atan2(x.imag, x.real)
 
 
-@complex_op("_to_copy.default", "to.device", "to.dtype", "to.dtype_layout", "to.other", "type_as.default")
+@complex_op(
+    "_to_copy.default", "to.device", "to.dtype", "to.dtype_layout", "to.other", "type_as.default"
+)
 def converted(g: Graph, x: Any, *_: Any, **__: Any) -> Any:
     if g.result.dtype.is_complex:
         whole = as_complex(g, x)
@@ -236,7 +239,8 @@ def _transform(g: Graph, x: Any, n: Any, sign: int) -> Complex:
     cos, sin = _waves(g, b, a, n, dtype)
     twiddle = Complex(cos, sin if sign > 0 else g.emit(op.negative(sin)))
     turned = _product(g, op.multiply, inner, twiddle)
-    turned = _each(g, Complex(g.emit(turned.real), g.emit(turned.imag)), lambda v: op.permute_dims(v, swap))  # fmt: skip
+    turned = Complex(g.emit(turned.real), g.emit(turned.imag))
+    turned = _each(g, turned, lambda v: op.permute_dims(v, swap))
     outer = _transform(g, turned, b, sign)  # [.., k1, k2]
     return _each(g, outer, lambda v: op.reshape(g.emit(op.permute_dims(v, swap)), [*lead, n]))
 
@@ -349,9 +353,7 @@ def partwise(name: str) -> Callable[..., Any]:
     assert rule is not None
 
     def run(g: Graph, *args: Any, **kwargs: Any) -> Any:
-        parts = [
-            rule(g, *_of_part(g, args, which), **kwargs) for which in ("real", "imag")
-        ]
+        parts = [rule(g, *_of_part(g, args, which), **kwargs) for which in ("real", "imag")]
         if isinstance(parts[0], (tuple, list)):
             return tuple(Complex(a, b) for a, b in zip(*parts))
         return Complex(*parts)

@@ -147,9 +147,7 @@ def fake_with_mask(g: Graph, x: Any, scale: Any, zero: Any, low: int, high: int)
 
 
 @aten_op("fake_quantize_per_channel_affine.default")
-def fake_channels(
-    g: Graph, x: Any, scales: Any, zeros: Any, axis: int, low: int, high: int
-) -> Any:
+def fake_channels(g: Graph, x: Any, scales: Any, zeros: Any, axis: int, low: int, high: int) -> Any:
     scale, zero = (_along(g, v, x, axis) for v in (scales, zeros))
     return fake(g, x, scale, zero, low, high)
 
