@@ -142,7 +142,15 @@ Expr Mutator::MutateSeq(const SeqExpr& s) {
   }
   Expr body = Mutate(s->body);
   if (same && body.same_as(s->body)) return s;
-  return SeqExpr(same ? s->blocks : std::move(blocks), std::move(body), s->span);
+  SeqExpr result(same ? s->blocks : std::move(blocks), body, s->span);
+  // A type from which what only the bindings know was erased stays so.
+  if (s->ty.defined() && s->body->ty.defined() && body->ty.defined() &&
+      !s->ty.same_as(s->body->ty)) {
+    const Type before = MutateType(s->body->ty);
+    if (before.same_as(body->ty) || StructuralEqual(before, body->ty))
+      result->ty = MutateType(s->ty);
+  }
+  return result;
 }
 
 BindingBlock Mutator::MutateBlock(const BindingBlock& block) {

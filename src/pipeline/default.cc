@@ -42,7 +42,8 @@ void Fuse(Pipeline& p, bool optimize) {
   p.Run(Pass::kAnnotateTIROpPattern);
   p.Run(Pass::kFoldConstant);
   if (optimize) p.Run(Pass::kPackWeights);
-  p.Run(Pass::kFuseOps);
+  // What the schedules of this compiler gain from beyond what any would.
+  p.Run(Pass::kFuseOps, {{"max_outputs", 4}, {"keep_reshapes", true}, {"extend_reductions", true}});
   p.Run(Pass::kFuseTIR);
 }
 

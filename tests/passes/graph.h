@@ -192,7 +192,10 @@ inline std::vector<Values> RandomInputs(const ir::IRModule& mod, const Sizes& si
 
 inline ir::IRModule Fuse(ir::IRModule mod, ffi::Map<ffi::String, ffi::Any> config = {}) {
   passes::PassContext context;
-  context.options = {{"fuse_opt_level", ffi::Any(int64_t{-1})}};
+  context.options = {{"fuse_opt_level", ffi::Any(int64_t{-1})},
+                     {"max_outputs", ffi::Any(int64_t{4})},
+                     {"keep_reshapes", ffi::Any(true)},
+                     {"extend_reductions", ffi::Any(true)}};
   context.config = std::move(config);
   mod = passes::AnnotateTIROpPattern(std::move(mod), context);
   mod = passes::FuseOps(std::move(mod), context);

@@ -10,13 +10,13 @@ namespace {
 using ir::CallIntrin;
 
 struct AffineGrid {
-  bool align_corners = true;
+  bool align_corners = false;
 };
 struct GridSample {
   std::string method = "bilinear";
   std::string layout = "NCHW";
   std::string padding_mode = "zeros";
-  bool align_corners = true;
+  bool align_corners = false;
 };
 
 Type InferAffineGrid(TypeCtx& ctx, const AffineGrid&) {

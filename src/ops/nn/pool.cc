@@ -130,6 +130,7 @@ OpDef PoolOp(const char* name, const char* doc, bool average, const char* layout
       {"count_include_pad", &Pool::count_include_pad, "An average counts the padding."},
       {"layout", &Pool::layout, "Order of data's dimensions."},
       {"out_layout", &Pool::out_layout, "Order of the result's dimensions; None: as data."}};
+  attrs[5].field.default_value = average && kNumSpatial != 2;
   attrs[6].field.default_value = ffi::String(layout);
   return Define<Pool>({
       .name = name,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // LambdaLift: local functions become functions of the module.  What they use of their surroundings
 // becomes parameters at the end; where there is any, the local variable holds a closure
-// (make_closure) over it. Stage: graph.  Keeps: names, purity, spans.
+// (make_closure) over it.  A closure that is only called is a plain object and its calls are
+// invoke_closure or invoke_pure_closure; one that is used as a value stays a callable.
+// Stage: graph.  Keeps: names, purity, spans.
+#include <unordered_map>
 #include <unordered_set>
 
 #include "analysis/core_ops.h"
@@ -47,15 +50,60 @@ Captured CapturedBy(const Function& func, const Var& self) {
   return captured;
 }
 
+// Local functions that are used otherwise than in calls of them.
+class UsedAsValues : public ir::Visitor {
+ public:
+  void VisitCall(const ir::CallObj* call) override {
+    if (!call->op.as<ir::VarObj>()) return ir::Visitor::VisitCall(call);
+    for (const Expr& arg : call->args) Visit(arg);
+  }
+  void VisitVar(const ir::VarObj* v) override { found.insert(v); }
+  void VisitOther(const ir::ExprObj*) override {}
+  std::unordered_set<const ffi::Object*> found;
+};
+
 // The function with variables of its own for what it captured.
 class Renewer : public ir::Mutator {
  public:
   void Renew(const Var& from, const Expr& to) { Replace(from, to); }
+  // Calls of `self` become calls of `global`, with what is `held` behind the arguments.
+  void CallDirectly(const Var& self, const ir::GlobalVar& global, const ffi::Array<Expr>& held) {
+    self_ = self;
+    global_ = global;
+    held_ = held;
+  }
+  Expr MutateCall(const ir::Call& call) override {
+    if (!self_.defined() || !call->op.same_as(self_)) return ir::Mutator::MutateCall(call);
+    ffi::Array<Expr> args = call->args.Map([this](const Expr& arg) { return Mutate(arg); });
+    for (const Expr& value : held_) args.push_back(value);
+    return ir::Call(global_, args, ir::Attrs(), {}, call->span, MutateType(call->ty));
+  }
+
+ private:
+  Expr self_, global_;
+  ffi::Array<Expr> held_;
 };
 
 class Lifter : public ir::Mutator {
  public:
   Lifter(IRModule* mod, std::string name) : mod_(mod), name_(std::move(name)) {}
+
+  Expr MutateFunction(const Function& func) override {
+    values_.Visit(func->body);
+    return ir::Mutator::MutateFunction(func);
+  }
+
+  Expr MutateCall(const ir::Call& call) override {
+    auto it = closures_.find(call->op.get());
+    if (it == closures_.end()) return ir::Mutator::MutateCall(call);
+    ir::Tuple args(call->args.Map([this](const Expr& arg) { return Mutate(arg); }), call->span);
+    ffi::Array<ir::Type> types;
+    for (const Expr& arg : args->fields) types.push_back(arg->ty);
+    args->ty = ir::TupleType(types);
+    const CoreOp op = it->second.pure ? CoreOp::kInvokePureClosure : CoreOp::kInvokeClosure;
+    return ir::Call(analysis::GetCoreOp(op), {it->second.var, args}, ir::Attrs(), {call->ty},
+                    call->span, call->ty);
+  }
 
   void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
     const auto* local = binding->value.as<ir::FunctionObj>();
@@ -74,7 +122,15 @@ class Lifter : public ir::Mutator {
     }
     ffi::Array<Expr> held(captured.values.begin(), captured.values.end());
     if (!captured.sizes.empty()) held.push_back(ir::ShapeExpr(captured.sizes));
-    out->push_back(ir::VarBinding(self, Closure(global, held, self->ty), binding->span));
+    if (values_.found.count(self.get())) {
+      out->push_back(ir::VarBinding(self, Closure(global, held, self->ty), binding->span));
+      return;
+    }
+    Var closure = self.as<ir::DataflowVarObj>()
+                      ? Var(ir::DataflowVar(self->name, ir::AnyType(), self->span))
+                      : Var(self->name, ir::AnyType(), self->span);
+    closures_.emplace(self.get(), CalledClosure{closure, func->is_pure});
+    out->push_back(ir::VarBinding(closure, Closure(global, held, ir::AnyType()), binding->span));
   }
 
  private:
@@ -115,17 +171,18 @@ class Lifter : public ir::Mutator {
       params.push_back(shape);
       held.push_back(shape);
     }
-    // A closure that calls itself makes itself anew; without anything captured it is the function.
+    // A closure that calls itself hands on what it holds; as a value it is made anew.  Without
+    // anything captured it is the function.
     Expr itself = global;
     ffi::Array<ir::BindingBlock> blocks;
-    if (!held.empty()) {
+    UsedAsValues values;
+    values.Visit(func->body);
+    if (!held.empty()) renewer.CallDirectly(self, global, held);
+    if (!held.empty() && values.found.count(self.get())) {
       Var again(self->name, renewer.MutateType(self->ty));
       blocks.push_back(ir::BindingBlock({ir::VarBinding(again, Closure(global, held, again->ty))}));
       itself = again;
     }
-    bool recursive = false;
-    for (const Var& var : ir::FreeVars(func)) recursive = recursive || var.same_as(self);
-    if (!recursive) blocks = {};
     renewer.Renew(self, itself);
     ir::SeqExpr body = ir::SeqExpr::Wrap(renewer.Mutate(func->body));
     for (const ir::BindingBlock& block : body->blocks) blocks.push_back(block);
@@ -137,8 +194,15 @@ class Lifter : public ir::Mutator {
                     func->span);
   }
 
+  struct CalledClosure {
+    Var var;
+    bool pure;
+  };
+
   IRModule* mod_;
   std::string name_;
+  UsedAsValues values_;
+  std::unordered_map<const ffi::Object*, CalledClosure> closures_;
 };
 
 }  // namespace

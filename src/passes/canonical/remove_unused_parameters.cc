@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RemoveUnusedParameters: a private function loses the parameters that its body does not use.  A
-// size that only a lost parameter gave becomes a scalar parameter, in front of all.  Stage: any.
+// size that only a lost parameter gave comes as a shape, behind all others.  Stage: any.
 // Leaves alone: exported functions, and those that are used as values.
 #include <algorithm>
 #include <unordered_set>
@@ -46,6 +46,13 @@ Plan PlanOf(const ir::Function& func) {
     given.insert(param.get());
     for (const Var& v : ir::DefinableSymbolicVars(param->ty)) given.insert(v.get());
     for (const Var& v : ir::SymbolicVars(param->ty)) used.insert(v.get());
+  }
+  // A shape that is there for its sizes stays.
+  for (size_t i = 0; i < plan.kept.size(); ++i) {
+    if (plan.kept[i] || !func->params[i]->ty.as<ir::ShapeTypeObj>()) continue;
+    for (const Var& v : ir::DefinableSymbolicVars(func->params[i]->ty)) {
+      if (used.count(v.get()) && given.insert(v.get()).second) plan.kept[i] = true;
+    }
   }
   // In the order of the parameters that give them now.
   for (const Var& param : func->params) {
@@ -101,16 +108,20 @@ void KeepWhereSizesAreUnknown(const IRModule& mod, const Functions& functions,
 }
 
 NewSignature Narrow(const ir::Function& func, const Plan& plan) {
-  ffi::Array<Var> params(plan.sizes.begin(), plan.sizes.end());
+  ffi::Array<Var> params;
   for (size_t i = 0; i < plan.kept.size(); ++i) {
     if (plan.kept[i]) params.push_back(func->params[i]);
   }
+  for (const Var& size : plan.sizes)
+    params.push_back(Var("param_" + std::string(size->name), ir::ShapeType({size})));
   ir::Function fresh(params, func->body, func->ret_ty, func->is_pure, func->attrs, func->span);
   return {fresh, [func, plan](const ir::Call& call, const EmitFn&) {
-            ffi::Array<Expr> args = SizesOfCall(call, func, plan);
+            ffi::Array<Expr> args;
             for (size_t i = 0; i < plan.kept.size(); ++i) {
               if (plan.kept[i]) args.push_back(call->args[i]);
             }
+            for (const Expr& size : SizesOfCall(call, func, plan))
+              args.push_back(ir::ShapeExpr({size}));
             return ir::Call(call->op, args, call->attrs, call->ty_args, call->span, call->ty);
           }};
 }

@@ -36,7 +36,7 @@ class GroupFunction {
     for (const Var& v : sizes_) sizes.Set(v, Var(v->name, v->ty, v->span));
     Expr result = outputs.size() == 1 ? outputs[0] : Expr(ir::Tuple(outputs));
     ir::Function made(params_, ir::SeqExpr({ir::DataflowBlock(bindings)}, result), ir::Type(), true,
-                      {{ir::attr::kPrimitive, ffi::Any(int64_t{1})}});
+                      {{ir::attr::kPrimitive, ffi::Any(true)}});
     function_ = SizeRenamer(sizes).Run(made);
     name_ = Name(block, group.calls);
   }
@@ -216,6 +216,9 @@ class Fuser : public ir::Mutator {
 IRModule FuseOps(IRModule mod, const PassContext& context) {
   if (context.Option<int64_t>("fuse_opt_level") == 0) return mod;
   FusionLimits limits;
+  limits.max_outputs = context.Option<int64_t>("max_outputs");
+  limits.keep_reshapes = context.Option<bool>("keep_reshapes");
+  limits.extend_reductions = context.Option<bool>("extend_reductions");
   auto it = context.config.find("relax.FuseOps.max_depth");
   if (it != context.config.end()) limits.max_calls = (*it).second.cast<int64_t>();
   return Fuser(mod, limits).Run();

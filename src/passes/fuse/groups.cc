@@ -56,6 +56,7 @@ class Finder {
     }
     // Contractions first: their epilogue is worth more than what else could be done with it.
     for (FusionKind kind : {FusionKind::kContraction, FusionKind::kReduction}) {
+      if (kind == FusionKind::kReduction && !limits_.extend_reductions) continue;
       for (size_t i = 0; i < nodes_.size(); ++i) {
         if (nodes_[i].kind == kind) ExtendEpilogue(static_cast<int>(i));
       }
@@ -374,7 +375,7 @@ class Finder {
     }
     std::vector<FusionGroup> groups;
     for (FusionGroup& group : all) {
-      LeaveReshapesAtTheEnds(&group.calls);
+      if (limits_.keep_reshapes) LeaveReshapesAtTheEnds(&group.calls);
       if (group.calls.size() < 2) continue;
       for (int n : group.calls) {
         bool outside = nodes_[n].escapes || n == group.calls.back();

@@ -11,7 +11,9 @@ namespace relaxvm::passes {
 
 struct FusionLimits {
   int64_t max_calls = 256;  // in one group
-  int64_t max_outputs = 4;
+  int64_t max_outputs = 1;
+  bool keep_reshapes = false;      // out of groups, at their ends: there they cost nothing
+  bool extend_reductions = false;  // by elementwise calls on their results
 };
 
 struct FusionGroup {

@@ -34,12 +34,12 @@ class Lowerer : public ir::Mutator {
     DLDataType dtype = call->args[1].as<ir::DataTypeImmObj>()->value;
     Var storage("storage", ir::AnyType());
     Expr bytes = ir::ShapeExpr({BytesOf(shape->values, dtype)});
-    out->push_back(
-        ir::VarBinding(storage,
-                       analysis::CallCore(CoreOp::kAllocStorage,
-                                          {bytes, call->args[2], call->args[3], call->args[1]},
-                                          ir::AnyType(), call->span),
-                       bound->span));
+    out->push_back(ir::VarBinding(storage,
+                                  analysis::CallCore(CoreOp::kAllocStorage,
+                                                     {bytes, call->args[2], call->args[3],
+                                                      ir::DataTypeImm(DLDataType{kDLUInt, 8, 1})},
+                                                     ir::AnyType(), call->span),
+                                  bound->span));
     out->push_back(ir::VarBinding(bound->var,
                                   analysis::CallCore(CoreOp::kAllocTensor,
                                                      {storage, IntImm(Int(64), 0), call->args[0],

@@ -30,8 +30,8 @@ std::unordered_set<const ffi::Object*> SizesOf(const ffi::Array<Var>& params) {
 
 class InputReader : public ir::Mutator {
  public:
-  InputReader(ir::Function func, ffi::Array<Var> extra, AskFor ask)
-      : func_(std::move(func)), extra_(std::move(extra)), ask_(std::move(ask)) {
+  InputReader(ir::Function func, ffi::Array<Var> extra, AskFor ask, bool pure)
+      : func_(std::move(func)), extra_(std::move(extra)), ask_(std::move(ask)), pure_(pure) {
     for (size_t i = 0; i < func_->params.size(); ++i) {
       if (static_cast<int64_t>(i) >= NumInput(func_.get())) index_[func_->params[i].get()] = i;
     }
@@ -41,7 +41,7 @@ class InputReader : public ir::Mutator {
     ffi::Array<Var> params = Kept();
     for (const Var& v : extra_) params.push_back(v);
     ir::SeqExpr body = Mutate(func_->body).as<ir::SeqExpr>().value();
-    return ir::Function(params, body, TypeForCaller(func_->ret_ty, params), /*is_pure=*/false,
+    return ir::Function(params, body, TypeForCaller(func_->ret_ty, params), pure_ && func_->is_pure,
                         func_->attrs, func_->span);
   }
 
@@ -53,14 +53,31 @@ class InputReader : public ir::Mutator {
 
   Expr MutateSeq(const ir::SeqExpr& seq) override {
     const auto outer = read_;  // what a branch reads is not there after it
+    ffi::Array<ir::BindingBlock> blocks;
     ffi::Array<ir::Binding> bindings;
+    auto end_block = [&] {
+      if (!bindings.empty()) blocks.push_back(ir::BindingBlock(bindings));
+      bindings = {};
+    };
     for (const ir::BindingBlock& block : seq->blocks) {
-      for (const ir::Binding& b : block->bindings) MutateBinding(b, &bindings);
+      dataflow_ = block.as<ir::DataflowBlockObj>() != nullptr;
+      if (dataflow_) {
+        end_block();
+        const auto before = read_;
+        for (const ir::Binding& b : block->bindings) MutateBinding(b, &bindings);
+        blocks.push_back(ir::DataflowBlock(bindings, block->span));
+        bindings = {};
+        read_ = before;
+        dataflow_ = false;
+      } else {
+        for (const ir::Binding& b : block->bindings) MutateBinding(b, &bindings);
+      }
     }
     ReadWhatIsUsed(seq->body, &bindings);
     Expr body = Mutate(seq->body);
     read_ = outer;
-    return OneBlock(bindings, body, seq->span);
+    end_block();
+    return ir::SeqExpr(blocks, body, seq->span);
   }
   Expr MutateVar(const Var& v) override {
     auto it = read_.find(v.get());
@@ -108,12 +125,14 @@ class InputReader : public ir::Mutator {
   void Read(const Var& param, ffi::Array<ir::Binding>* out) {
     if (read_.count(param.get())) return;
     const int64_t index = static_cast<int64_t>(index_.at(param.get())) - NumInput(func_.get());
-    read_.insert_or_assign(param.get(), BindWeight(ask_(index, param), param, out));
+    read_.insert_or_assign(param.get(), BindWeight(ask_(index, param), param, dataflow_, out));
   }
 
   const ir::Function func_;
   const ffi::Array<Var> extra_;
   const AskFor ask_;
+  const bool pure_;
+  bool dataflow_ = false;  // within a dataflow block
   std::unordered_map<const ffi::Object*, size_t> index_;
   std::unordered_map<const ffi::Object*, Var> read_;
 };
@@ -141,17 +160,21 @@ Type TypeForCaller(const Type& type, const ffi::Array<Var>& params) {
   return ir::EraseToVisible(type, [&](const Var& v) { return sizes.count(v.get()) != 0; });
 }
 
-Var BindWeight(const ir::Call& call, const Var& param, ffi::Array<ir::Binding>* out) {
-  Var untyped(param->name + "_untyped", ir::AnyType());
+Var BindWeight(const ir::Call& call, const Var& param, bool dataflow,
+               ffi::Array<ir::Binding>* out) {
+  auto variable = [&](const std::string& name, const Type& type) {
+    return dataflow ? Var(ir::DataflowVar(name, type, param->span)) : Var(name, type, param->span);
+  };
+  Var untyped = variable(std::string(param->name) + "_untyped", ir::AnyType());
   out->push_back(ir::VarBinding(untyped, call, param->span));
-  Var typed(param->name, param->ty, param->span);
+  Var typed = variable(std::string(param->name), param->ty);
   out->push_back(ir::MatchCast(typed, untyped, param->ty, param->span));
   return typed;
 }
 
 ir::Function ReadInputsLazily(const ir::Function& func, const ffi::Array<Var>& extra,
-                              const AskFor& ask) {
-  return InputReader(func, extra, ask).Run();
+                              const AskFor& ask, bool without_effect) {
+  return InputReader(func, extra, ask, without_effect).Run();
 }
 
 Results ResultsIn(const Expr& body) {

@@ -32,10 +32,12 @@ Results ResultsIn(const ir::Expr& body);
 // The call that gives the weight number `index`, of any type.
 using AskFor = std::function<ir::Call(int64_t index, const ir::Var& param)>;
 // Binds `param`'s name and type to what `call` gives.
-ir::Var BindWeight(const ir::Call& call, const ir::Var& param, ffi::Array<ir::Binding>* out);
+ir::Var BindWeight(const ir::Call& call, const ir::Var& param, bool dataflow,
+                   ffi::Array<ir::Binding>* out);
 // `func` without its weights: each is asked for right before its first use; the parameters `extra`
-// stand in their place.
+// stand in their place.  Asking `without_effect` may stand in a dataflow block, which a weight does
+// not leave: the next block asks again.
 ir::Function ReadInputsLazily(const ir::Function& func, const ffi::Array<ir::Var>& extra,
-                              const AskFor& ask);
+                              const AskFor& ask, bool without_effect);
 
 }  // namespace relaxvm::passes

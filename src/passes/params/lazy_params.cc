@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LazyGetInput, LazySetOutput: a function that transforms weights asks for each of its weights
 // right before the first use, and gives each result away as soon as it is there, so that they need
-// not lie in memory all at once.  Stage: graph.  The function then has effects.
+// not lie in memory all at once.  Stage: graph.  Asking has no effect, giving away has.
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
@@ -21,8 +21,8 @@ using ir::Type;
 using ir::Var;
 
 // A function of an index and perhaps another value: R.Callable([R.Prim("int64"), R.Any], ret).
-Type CallbackType(const Type& ret) {
-  return ir::FuncType({ir::PrimType(Int(64)), ir::AnyType()}, ret, /*purity=*/false);
+Type CallbackType(const Type& ret, bool pure) {
+  return ir::FuncType({ir::PrimType(Int(64)), ir::AnyType()}, ret, pure);
 }
 
 class OutputWriter : public ir::Mutator {
@@ -91,7 +91,7 @@ class OutputWriter : public ir::Mutator {
   }
 
   const ir::Function func_;
-  const Var set_ = Var("fset_output", CallbackType(ir::VoidType()));
+  const Var set_ = Var("fset_output", CallbackType(ir::VoidType(), /*pure=*/false));
   Expr result_;
   Results results_;
 };
@@ -99,31 +99,39 @@ class OutputWriter : public ir::Mutator {
 ir::Function ReadInputs(const ir::Function& func) {
   const int64_t num_input = NumInput(func.get());
   if (num_input >= static_cast<int64_t>(func->params.size())) return func;
-  const Var get("fget_param", CallbackType(ir::AnyType()));
-  ir::Function made = ReadInputsLazily(func, {get}, [&](int64_t index, const Var& param) {
-    return ir::Call(get, {ir::IntImm(Int(64), index), ir::StringImm(param->name)}, ir::Attrs(), {},
-                    param->span, ir::AnyType());
-  });
+  const Var get("fget_param", CallbackType(ir::AnyType(), /*pure=*/true));
+  ir::Function made = ReadInputsLazily(
+      func, {get},
+      [&](int64_t index, const Var& param) {
+        return ir::Call(get, {ir::IntImm(Int(64), index), ir::StringImm(param->name)}, ir::Attrs(),
+                        {}, param->span, ir::AnyType());
+      },
+      /*without_effect=*/true);
   if (!func->attrs.count(ir::attr::kNumInput)) return made;
   return ir::WithAttr(made, ir::attr::kNumInput, num_input + 1);
 }
 
-IRModule Rewrite(IRModule mod, const std::function<ir::Function(const ir::Function&)>& rewrite) {
+using RewriteFn = std::function<ir::Function(const ir::GlobalVar&, const ir::Function&)>;
+
+IRModule Rewrite(IRModule mod, const RewriteFn& rewrite) {
   return ir::MutateFunctions(mod, [&](const ir::GlobalVar& var, const ir::Function& func) {
     // Private functions are called from inside, with all their arguments.
     if (!func->attrs.count(ir::attr::kGlobalSymbol)) return func;
-    return rewrite(WithoutDataflow(var, func));
+    return rewrite(var, func);
   });
 }
 
 }  // namespace
 
 IRModule LazyGetInput(IRModule mod, const PassContext& context) {
-  return Rewrite(std::move(mod), ReadInputs);
+  return Rewrite(std::move(mod),
+                 [](const ir::GlobalVar&, const ir::Function& func) { return ReadInputs(func); });
 }
 
 IRModule LazySetOutput(IRModule mod, const PassContext& context) {
-  return Rewrite(std::move(mod), [](const ir::Function& func) { return OutputWriter(func).Run(); });
+  return Rewrite(std::move(mod), [](const ir::GlobalVar& var, const ir::Function& func) {
+    return OutputWriter(WithoutDataflow(var, func)).Run();
+  });
 }
 
 }  // namespace relaxvm::passes

@@ -69,9 +69,9 @@ class ItemReader : public ir::Mutator {
     if (item == nullptr || !item->tuple_value.same_as(weights_))
       return ir::Mutator::MutateBinding(binding, out);
     const auto* tuple = weights_->ty.as<ir::TupleTypeObj>();
-    const Var typed =
-        BindWeight(callbacks_.Get(item->index, binding->span),
-                   Var(binding->var->name, tuple->fields[item->index], binding->span), out);
+    const Var typed = BindWeight(callbacks_.Get(item->index, binding->span),
+                                 Var(binding->var->name, tuple->fields[item->index], binding->span),
+                                 /*dataflow=*/false, out);
     items.insert(binding->var.get());
     auto n = binding.as<ir::MatchCastObj>();
     out->push_back(n != nullptr
@@ -215,9 +215,10 @@ ir::Function MakeLazy(const ir::Function& func, const Callbacks& callbacks) {
                         func->attrs, func->span);
     items = std::move(reader.items);
   } else {
-    made = ReadInputsLazily(func, callbacks.AllParams(), [&](int64_t index, const Var& param) {
-      return callbacks.Get(index, param->span);
-    });
+    made = ReadInputsLazily(
+        func, callbacks.AllParams(),
+        [&](int64_t index, const Var& param) { return callbacks.Get(index, param->span); },
+        /*without_effect=*/false);
   }
   return callbacks.set.has_value() ? OutputGiver(made, callbacks, items).Run() : made;
 }

@@ -110,6 +110,54 @@ def test_second_name_of_a_size_goes():
     )
 
 
+def test_types_follow_when_sizes_become_one():
+    check_pass(
+        CanonicalizeBindings(),
+        before="""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            m = T.int64()
+            y = R.match_cast(x, R.Tensor((m,), "float32"))
+            z = R.add(x, y)
+            return R.exp(z)
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
+            z: R.Tensor((n,), "float32") = R.add(x, x)
+            return R.exp(z)
+        """,
+    )
+
+
+def test_item_of_a_known_tuple_that_leaves_its_block_takes_the_name():
+    check_pass(
+        CanonicalizeBindings(),
+        before="""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                pair = (a, x)
+                b = pair[0]
+                out = b
+                R.output(out)
+            return out
+        """,
+        after="""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                out = R.exp(x)
+                pair = (out, x)
+                R.output(out)
+            return out
+        """,
+    )
+
+
 def test_name_of_a_long_size_stays():
     dims = [f"n{i}" for i in range(70)]
     params = ", ".join(f'x{i}: R.Tensor(("{n}",), "float32")' for i, n in enumerate(dims))

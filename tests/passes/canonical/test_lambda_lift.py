@@ -48,7 +48,56 @@ def test_captured_value_is_the_last_parameter_of_a_closure() -> None:
 
     lifted = transform.LambdaLift()(Mod)
     assert [p.name_hint for p in lifted["main_plus_x"].params] == ["y", "x"]
-    assert "R.make_closure(cls.main_plus_x, (x,))" in lifted.script()
+    text = lifted.script()
+    assert "plus_x: R.Any = R.make_closure(cls.main_plus_x, (x,))" in text
+    assert "R.invoke_pure_closure(plus_x, (x,), ty_args=(R.Tensor((4,)" in text
+
+
+def test_closure_that_calls_itself_hands_on_what_it_holds() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            @R.function
+            def power(n: R.Tensor((), "int64"), y: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+                if R.equal(n, R.const(0, "int64")):
+                    r = y
+                else:
+                    r = power(R.subtract(n, R.const(1, "int64")), R.multiply(y, x))
+                return r
+
+            a = power(R.const(5, "int64"), R.const(1, "int64"))
+            return a
+
+    text = transform.LambdaLift()(Mod).script()
+    assert text.count("R.make_closure") == 1
+    assert "cls.main_power(" in text
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    assert vm["main"](relaxvm.runtime.tensor(np.array(3, "int64"))).numpy() == 3**5
+
+
+def test_function_that_is_a_value_stays_callable() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            @R.function
+            def outer(y: R.Tensor((4,), "float32")):
+                @R.function
+                def inner(z: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                    s = R.add(y, z)
+                    return s
+
+                return inner
+
+            f = outer(x)
+            a = f(x)
+            return a
+
+    assert relaxvm.relax.analysis.well_formed(transform.LambdaLift()(Mod))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(Mod), relaxvm.cpu())
+    ones = np.ones(4, "float32")
+    np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(ones)).numpy(), 2 * ones)
 
 
 def test_size_that_only_the_surroundings_know_is_captured() -> None:

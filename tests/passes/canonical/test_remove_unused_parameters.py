@@ -74,7 +74,7 @@ def test_what_is_only_handed_on_goes_too():
     )
 
 
-def test_a_size_that_only_it_gave_becomes_a_scalar():
+def test_a_size_that_only_it_gave_comes_as_a_shape():
     check_pass(
         RemoveUnusedParameters(),
         before="""
@@ -94,11 +94,12 @@ def test_a_size_that_only_it_gave_becomes_a_scalar():
         @R.function
         def main(a: R.Tensor(("k", 3), "float32")) -> R.Tensor(("k",), "float32"):
             k = T.int64()
-            y: R.Tensor((k,), "float32") = Module.f(k)
+            y: R.Tensor((k,), "float32") = Module.f(R.shape([k]))
             return y
 
         @R.function(private=True)
-        def f(n: R.Prim("int64")) -> R.Tensor(("n",), "float32"):
+        def f(param_n: R.Shape(["n"])) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
             y = R.zeros(R.shape([n]), "float32")
             return y
         """,

@@ -197,7 +197,10 @@ TEST(FuseOps, ChangesNothingWhenThereIsNothingToJoin) {
   Var x = g.Input("x", {Expr(4)});
   Var a = g.Map("a", x, Twice, true);
   passes::PassContext context;
-  context.options = {{"fuse_opt_level", ffi::Any(int64_t{-1})}};
+  context.options = {{"fuse_opt_level", ffi::Any(int64_t{-1})},
+                     {"max_outputs", ffi::Any(int64_t{4})},
+                     {"keep_reshapes", ffi::Any(true)},
+                     {"extend_reductions", ffi::Any(true)}};
   ir::IRModule mod = passes::AnnotateTIROpPattern(g.Finish({a}), context);
   EXPECT_TRUE(passes::FuseOps(mod, context).same_as(mod));
 }

@@ -36,7 +36,7 @@ def test_group_becomes_a_primitive_function():
 
         @R.function(private=True)
         def fused_add_one_twice(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.call_tir(Module.add_one, (x,), out_ty=R.Tensor((4,), "float32"))
                 gv = R.call_tir(Module.twice, (a,), out_ty=R.Tensor((4,), "float32"))
@@ -119,7 +119,7 @@ def calls(text: str, output: str) -> str:
 
 
 def test_a_result_that_is_used_outside_too_is_an_output_of_the_group():
-    mod = FuseOps()(module(calls("a:add_one:x b:twice:a", "a, b") + WIDE))
+    mod = FuseOps(max_outputs=2)(module(calls("a:add_one:x b:twice:a", "a, b") + WIDE))
     group = mod["fused_add_one_twice"]
     assert len(group.ret_ty.fields) == 2
     text = mod["main"].script()
@@ -127,9 +127,13 @@ def test_a_result_that_is_used_outside_too_is_an_output_of_the_group():
     assert "[0]" in text and "[1]" in text
 
 
+def test_a_result_that_is_used_outside_too_ends_its_group():
+    check_pass(FuseOps(), before=calls("a:add_one:x b:twice:a", "a, b") + WIDE)
+
+
 def test_three_outputs_keep_their_order():
     text = "a:add_one:x b:twice:a c:add_one:b"
-    mod = FuseOps()(module(calls(text, "c, a, b") + WIDE))
+    mod = FuseOps(max_outputs=3)(module(calls(text, "c, a, b") + WIDE))
     assert len(mod["fused_add_one_twice_add_one"].ret_ty.fields) == 3
 
 
@@ -145,12 +149,12 @@ def main(x: {F}):
         R.output(s, b)
     return (s, b)
 """
-    check_pass(FuseOps(), before=between + WIDE)
+    check_pass(FuseOps(max_outputs=4), before=between + WIDE)
 
 
 def test_short_rows_stay_apart():
     given = calls("a:add_one:x b:twice:a", "a, b").replace("(4, 64)", "(4,)")
-    check_pass(FuseOps(), before=given + ADD_ONE + TWICE)
+    check_pass(FuseOps(max_outputs=4), before=given + ADD_ONE + TWICE)
 
 
 def test_a_group_with_several_outputs_computes_the_same():
@@ -178,7 +182,7 @@ def test_a_group_with_several_outputs_computes_the_same():
         np.testing.assert_allclose(d, a @ c.T, rtol=1e-3, atol=1e-2)
 
 
-def groups(build):
+def groups(build, **options):
     """The names of the calls that are left after fusing what `build` makes of x: (n, 8, 6)."""
     n = tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType([n, 8, 6], "float32"))
@@ -188,7 +192,8 @@ def groups(build):
             out = builder.emit_output(build(x, n))
         builder.emit_func_output(out)
     mod = builder.get()
-    for p in (relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), FuseOps()):
+    fuse = FuseOps(**options)
+    for p in (relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), fuse):
         mod = p(mod)
     bindings = mod["main"].body.blocks[0].bindings
     callees = [
@@ -200,15 +205,32 @@ def groups(build):
 def test_reshapes_at_the_ends_of_a_group_stay_alone():
     """They cost nothing then; between other calls they do not split a group."""
     op = relax.op
-    assert groups(lambda x, n: op.reshape(op.exp(op.negative(x)), [n * 8, 6])) == [
+
+    def kept(build):
+        return groups(build, keep_reshapes=True)
+
+    assert kept(lambda x, n: op.reshape(op.exp(op.negative(x)), [n * 8, 6])) == [
         "fused_negative_exp",
         "reshape",
     ]
-    assert groups(lambda x, n: op.exp(op.negative(op.reshape(x, [n * 8, 6])))) == [
+    assert kept(lambda x, n: op.exp(op.negative(op.reshape(x, [n * 8, 6])))) == [
         "reshape",
         "fused_negative_exp",
     ]
-    assert groups(lambda x, n: op.exp(op.reshape(op.negative(x), [n * 8, 6]))) == [
+    assert kept(lambda x, n: op.exp(op.reshape(op.negative(x), [n * 8, 6]))) == [
         "fused_negative_reshape_exp"
     ]
-    assert groups(lambda x, n: op.reshape(op.exp(x), [n, 48])) == ["exp", "reshape"]
+    assert kept(lambda x, n: op.reshape(op.exp(x), [n, 48])) == ["exp", "reshape"]
+
+
+def test_reshapes_join_groups_otherwise():
+    op = relax.op
+    assert groups(lambda x, n: op.reshape(op.exp(x), [n, 48])) == ["fused_exp_reshape"]
+
+
+def test_what_follows_a_reduction_joins_when_asked():
+    def build(x, n):
+        return relax.op.exp(relax.op.sum(x, axis=2))
+
+    assert groups(build) == ["sum", "exp"]
+    assert groups(build, extend_reductions=True) == ["fused_sum_exp"]

@@ -20,7 +20,7 @@ def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
 
 @R.function(private=True)
 def fused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-    R.func_attr({"Primitive": 1})
+    R.func_attr({"Primitive": True})
     with R.dataflow():
         a = R.call_tir(Module.add_one, (x,), out_ty=R.Tensor((4,), "float32"))
         gv = R.call_tir(Module.twice, (a,), out_ty=R.Tensor((4,), "float32"))
@@ -49,9 +49,7 @@ def fused(x: T.Buffer((T.int64(4),), "float32"), y: T.Buffer((T.int64(4),), "flo
         with T.sblock("twice"):
             vi = T.axis.spatial(T.int64(4), i)
             y[vi] = a[vi] * T.float32(2)
-"""
-        + ADD_ONE
-        + TWICE,
+""",
     )
 
 
@@ -66,7 +64,7 @@ def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
 
 @R.function(private=True)
 def group(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-    R.func_attr({"Primitive": 1})
+    R.func_attr({"Primitive": True})
     with R.dataflow():
         a = R.exp(x)
         gv = R.call_tir(Module.twice, (a,), out_ty=R.Tensor((4,), "float32"))

@@ -5,7 +5,7 @@ from pass_check import check_pass
 
 from relaxvm.relax.transform import LazyGetInput
 
-GET = 'get: R.Callable([R.Prim("int64"), R.Any], R.Any, purity=False)'
+GET = 'get: R.Callable([R.Prim("int64"), R.Any], R.Any, purity=True)'
 
 
 def test_weight_is_read_before_its_first_use():
@@ -20,7 +20,7 @@ def test_weight_is_read_before_its_first_use():
             return e
         """,
         after=f"""
-        @R.function(pure=False)
+        @R.function
         def main({GET}):
             b_any: R.Any = get(R.prim_value(1), R.str("b"))
             b: R.Tensor((4,), "float32") = R.match_cast(b_any, R.Tensor((4,), "float32"))
@@ -46,7 +46,7 @@ def test_inputs_stay_parameters_and_tell_their_sizes():
             return y
         """,
         after=f"""
-        @R.function(pure=False)
+        @R.function
         def main(x: R.Tensor(("n",), "float32"), {GET}) -> R.Tensor(("n",), "float32"):
             R.func_attr({{"num_input": 2}})
             n = T.int64()
@@ -74,7 +74,7 @@ def test_weight_of_a_branch_is_read_in_it():
             return y
         """,
         after=f"""
-        @R.function(pure=False)
+        @R.function
         def main(c: R.Tensor((), "bool"), {GET}) -> R.Tensor((4,), "float32"):
             R.func_attr({{"num_input": 2}})
             if c:
@@ -88,6 +88,36 @@ def test_weight_of_a_branch_is_read_in_it():
                 y2: R.Tensor((4,), "float32") = R.log(w2)
                 y: R.Tensor((4,), "float32") = y2
             return y
+        """,
+    )
+
+
+def test_a_weight_does_not_leave_its_dataflow_block():
+    check_pass(
+        LazyGetInput(),
+        before="""
+        @R.function
+        def main(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                b: R.Tensor((4,), "float32") = R.exp(a)
+                c: R.Tensor((4,), "float32") = R.add(b, a)
+                R.output(c)
+            d: R.Tensor((4,), "float32") = R.add(c, a)
+            return d
+        """,
+        after=f"""
+        @R.function
+        def main({GET}) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                a_any: R.Any = get(R.prim_value(0), R.str("a"))
+                a: R.Tensor((4,), "float32") = R.match_cast(a_any, R.Tensor((4,), "float32"))
+                b: R.Tensor((4,), "float32") = R.exp(a)
+                c: R.Tensor((4,), "float32") = R.add(b, a)
+                R.output(c)
+            again_any: R.Any = get(R.prim_value(0), R.str("a"))
+            again: R.Tensor((4,), "float32") = R.match_cast(again_any, R.Tensor((4,), "float32"))
+            d: R.Tensor((4,), "float32") = R.add(c, again)
+            return d
         """,
     )
 
