@@ -10,7 +10,7 @@ namespace {
 using ir::CallIntrin;
 
 struct AffineGrid {
-  bool align_corners = false;
+  bool align_corners = true;
 };
 struct GridSample {
   std::string method = "bilinear";
