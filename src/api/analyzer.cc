@@ -50,16 +50,13 @@ Expr Number(const ffi::Any& value) { return Scalar(ToScalar(value, Int(64)), kDL
 void RegisterAnalyzer() {
   refl::ObjectDef<AnalyzerObj>(refl::init(false));
   refl::GlobalDef()
-      .def("relaxvm.sym.Analyzer",
-           [] { return ffi::ObjectRef(ffi::make_object<AnalyzerObj>()); })
+      .def("relaxvm.sym.Analyzer", [] { return ffi::ObjectRef(ffi::make_object<AnalyzerObj>()); })
       .def("relaxvm.sym.Simplify",
            [](Ptr a, ffi::Any e) { return a->facts.Simplify(ToScalar(e, Int(64))); })
       .def("relaxvm.sym.Prove",
            [](Ptr a, ffi::Any e) { return a->facts.Prove(Scalar(ToScalar(e), kDLBool)); })
       .def("relaxvm.sym.ProveEqual",
-           [](Ptr a, ffi::Any x, ffi::Any y) {
-             return a->facts.ProveEqual(Number(x), Number(y));
-           })
+           [](Ptr a, ffi::Any x, ffi::Any y) { return a->facts.ProveEqual(Number(x), Number(y)); })
       .def("relaxvm.sym.Bounds",
            [](Ptr a, ffi::Any e) {
              const arith::Interval range = a->facts.Bounds(Number(e));

@@ -12,7 +12,7 @@
 namespace relaxvm::lowering {
 
 struct LegalizeOptions {
-  std::unordered_set<std::string> skip_ops;  // "relax.nn.conv2d": stay as they are
+  std::unordered_set<std::string> skip_ops;        // "relax.nn.conv2d": stay as they are
   std::map<std::string, ops::LegalizeRule> rules;  // asked before those of the operators
 };
 

@@ -11,8 +11,8 @@
 namespace relaxvm::vm {
 
 struct MeasureOptions {
-  std::chrono::nanoseconds limit{0};   // for all calls together; 0 is none
-  std::function<void()> synchronize;   // waits for what the calls have begun
+  std::chrono::nanoseconds limit{0};  // for all calls together; 0 is none
+  std::function<void()> synchronize;  // waits for what the calls have begun
 };
 
 // `args` are (preproc or None, number, repeat, min seconds of a repeat, seconds to pause, repeats

@@ -109,9 +109,17 @@ def masked():
             [X],
             np.pad(X, [(1, 0), (0, 2)], constant_values=0.5),
         ),
-        (lambda x: topi.nn.mirror_pad(x, [1, 2], mode="REFLECT"), [X], np.pad(X, [(1, 1), (2, 2)], "reflect")),
+        (
+            lambda x: topi.nn.mirror_pad(x, [1, 2], mode="REFLECT"),
+            [X],
+            np.pad(X, [(1, 1), (2, 2)], "reflect"),
+        ),
         (lambda x: topi.nn.global_pool(x, "max"), [IMAGE], IMAGE.max((2, 3), keepdims=True)),
-        (lambda x: topi.nn.adaptive_pool(x, (2, 2), "avg"), [IMAGE], IMAGE.reshape(1, 4, 2, 3, 2, 3).mean((3, 5))),
+        (
+            lambda x: topi.nn.adaptive_pool(x, (2, 2), "avg"),
+            [IMAGE],
+            IMAGE.reshape(1, 4, 2, 3, 2, 3).mean((3, 5)),
+        ),
         (
             lambda x: topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "max"),
             [IMAGE],

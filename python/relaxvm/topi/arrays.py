@@ -245,7 +245,9 @@ def sequence_mask(
 def _letters(layout: str) -> list[tuple[str, int]]:
     """The axes of a layout: "NCHW4c" is N, C, H, W and the 4 innermost of C; 0 is no block."""
     found = re.findall(r"(\d*)([A-Za-z])", layout)
-    if "".join(n + c for n, c in found) != layout or builtins.any(bool(n) != c.islower() for n, c in found):
+    if "".join(n + c for n, c in found) != layout or builtins.any(
+        bool(n) != c.islower() for n, c in found
+    ):
         raise ValueError(f'layout {layout!r} is not written as "NCHW" or "NCHW4c"')
     return [(c, int(n or 0)) for n, c in found]
 
@@ -303,9 +305,7 @@ def topk(
     dtype: str = "int64",
 ) -> Any:
     """The `k` greatest elements along `axis`, or the least with `is_ascend`: values, indices or both."""
-    return op["topk"](
-        data, k=k, axis=axis, ret_type=ret_type, largest=not is_ascend, dtype=dtype
-    )
+    return op["topk"](data, k=k, axis=axis, ret_type=ret_type, largest=not is_ascend, dtype=dtype)
 
 
 # ---- products

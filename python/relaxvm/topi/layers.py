@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..te.tensor import Tensor
-from .arrays import Ints, _ints, matmul, transpose, transpose_last
+from .arrays import Ints, _ints, matmul, transpose
 from .operators import OPERATORS as op
 
 # Letters of a window's axes by their number.
@@ -176,9 +176,7 @@ def _plain_conv(layout: str, weights: str) -> Callable[..., Tensor]:
         dilation: Any = 1,
         out_dtype: Any = None,
     ) -> Tensor:
-        return _convolution(
-            data, kernel, strides, padding, dilation, layout, weights, 1, out_dtype
-        )
+        return _convolution(data, kernel, strides, padding, dilation, layout, weights, 1, out_dtype)
 
     function.__doc__ = f"A convolution of {layout} by weights {weights}."
     return function
@@ -346,7 +344,9 @@ def instance_norm(
     )
 
 
-def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Tensor:
+def depth_to_space(
+    data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
+) -> Tensor:
     """Blocks of channels become blocks of pixels."""
     data = _from_nhwc(data, layout)
     n, c, h, w = data.shape
@@ -452,5 +452,16 @@ LAYERS = {
     for name, value in list(globals().items())
     if callable(value)
     and not name.startswith("_")
-    and name not in ("Callable", "Sequence", "Tensor", "Any", "Ints", "matmul", "resize2d", "transpose_last", "transpose")
+    and name
+    not in (
+        "Callable",
+        "Sequence",
+        "Tensor",
+        "Any",
+        "Ints",
+        "matmul",
+        "resize2d",
+        "transpose_last",
+        "transpose",
+    )
 }

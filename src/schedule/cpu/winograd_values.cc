@@ -20,9 +20,9 @@ constexpr double kAtZero = kNN * kFF, kAtNear = 2 * kNN * (kNN - kFF),
 // Row a: the coefficients of the product of (x - point) over all points but the a-th.
 const Rows& InputOf(const WinogradForm& form) {
   static const Rows floats = {
-      {kNN * kFF, 0, -(kNN + kFF), 0, 1, 0},     {0, -kNear * kFF, -kFF, kNear, 1, 0},
-      {0, kNear * kFF, -kFF, -kNear, 1, 0},      {0, -kFar * kNN, -kNN, kFar, 1, 0},
-      {0, kFar * kNN, -kNN, -kFar, 1, 0},        {0, kNN * kFF, 0, -(kNN + kFF), 0, 1}};
+      {kNN * kFF, 0, -(kNN + kFF), 0, 1, 0}, {0, -kNear * kFF, -kFF, kNear, 1, 0},
+      {0, kNear * kFF, -kFF, -kNear, 1, 0},  {0, -kFar * kNN, -kNN, kFar, 1, 0},
+      {0, kFar * kNN, -kNN, -kFar, 1, 0},    {0, kNN * kFF, 0, -(kNN + kFF), 0, 1}};
   static const Rows bytes = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
   return form.of_bytes ? bytes : floats;
 }
@@ -48,8 +48,7 @@ const Rows& WeightOf(const WinogradForm& form) {
 constexpr int64_t kShift = 2;  // four times the results
 
 Expr Number(DLDataType type, double value) {
-  return IsFloat(type) ? ir::ConstFloat(type, value)
-                       : ir::Const(type, static_cast<int64_t>(value));
+  return IsFloat(type) ? ir::ConstFloat(type, value) : ir::Const(type, static_cast<int64_t>(value));
 }
 // row[i], where `size` elements are there
 Expr At(const Row& row, int64_t size, const Expr& i, DLDataType type) {
@@ -121,8 +120,8 @@ Expr WinogradProduct(const WinogradForm& form, const WinogradLoad& input,
   }
   const Expr column = ir::FloorMod(filter, form.width);
   if (!form.of_bytes) return input(from) * weight({i[0], i[1], panel, k, column});
-  const Indices of_weight = {i[0],   i[1],  panel, ir::FloorDiv(k, form.Pair()),
-                             column, ir::FloorMod(k, form.Pair())};
+  const Indices of_weight = {
+      i[0], i[1], panel, ir::FloorDiv(k, form.Pair()), column, ir::FloorMod(k, form.Pair())};
   return ir::Cast(form.Summed(), input(from)) * ir::Cast(form.Summed(), weight(of_weight));
 }
 

@@ -8,6 +8,7 @@ from relaxvm.ir.expr import Call, Expr
 # An expression, or what becomes one: a number, an array, a tuple.
 Argument = Any
 from relaxvm.relax.op import builtin as builtin
+from relaxvm.relax.op import ccl as ccl
 from relaxvm.relax.op import grad as grad
 from relaxvm.relax.op import image as image
 from relaxvm.relax.op import memory as memory
