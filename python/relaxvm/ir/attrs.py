@@ -68,6 +68,10 @@ class DictAttrs(Mapping):
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
+    def get(self, name: str, default: Any = None) -> Any:
+        # A KeyError from below would load the symbols of all libraries for its traceback: 30 MB.
+        return self._values[name] if name in self._values else default
+
     def as_object(self) -> Any:
         return self._values
 
