@@ -27,7 +27,8 @@ def _checked(parsed: Any, source: Source, node: ast.AST) -> Any:
     """What was parsed, unless it breaks a rule of the graph language."""
     from ...relax.analysis.programs import violation
 
-    found = violation(parsed)
+    # A class that inherits from BasePyModule gives a factory, which has the module.
+    found = violation(getattr(parsed, "ir_module", parsed))
     # A function on its own has no module that could declare the data types which it uses.
     declares = isinstance(node, ast.ClassDef) or "[data-type-is-declared]" not in (found or "")
     if found is not None and declares:
