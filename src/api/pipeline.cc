@@ -28,7 +28,8 @@ void CheckInterrupt() {
 }
 
 // Options come complete from Python: target, exec_mode, stop_after, num_threads, config, progress,
-// and of the pass context: before (name, module) -> bool, after (name, module), or None for both.
+// take (for Build: the module, see TakeFrom), and of the pass context: before (name, module) ->
+// bool, after (name, module), or None for both.
 pipeline::BuildOptions OptionsFrom(const Dict& given) {
   pipeline::BuildOptions options;
   options.pipeline = given["pipeline"].cast<ffi::String>();

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..te.tensor import Tensor
 from . import arrays, layers
@@ -27,14 +29,20 @@ def _install() -> None:
         setattr(module, name, function)
 
 
+def _functions_of(module: types.ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Those that are written there, not imported."""
+    for name, value in vars(module).items():
+        is_own = callable(value) and getattr(value, "__module__", "") == module.__name__
+        if is_own and not name.startswith("_"):
+            yield name, value
+
+
 _install()
-nn = sys.modules[__name__ + ".nn"]
-for _name, _function in arrays.FUNCTIONS.items():
+nn, image = sys.modules[__name__ + ".nn"], sys.modules[__name__ + ".image"]
+for _name, _function in _functions_of(arrays):
     globals()[_name] = _function
-for _name, _function in layers.LAYERS.items():
-    setattr(nn, _name, _function)
-image = sys.modules[__name__ + ".image"]
-image.resize2d = layers.resize2d  # type: ignore[attr-defined]
+for _name, _function in _functions_of(layers):
+    setattr(image if _name == "resize2d" else nn, _name, _function)
 nn.fast_softmax = fast_softmax  # type: ignore[attr-defined]
 
 __all__ = ["Tensor", "fast_erf", "fast_exp", "fast_tanh", "image", "nn"]

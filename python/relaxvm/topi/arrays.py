@@ -348,12 +348,3 @@ def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     """Einstein's sum: "ij,jk->ik"."""
     return op["einsum"](list(operands), subscripts=subscripts)
-
-
-FUNCTIONS = {
-    name: value
-    for name, value in list(globals().items())
-    if callable(value)
-    and not name.startswith("_")
-    and name not in ("Callable", "Sequence", "Tensor", "Any", "Ints", "Tuple", "compute", "plain")
-}

@@ -445,23 +445,3 @@ def _scaled(extent: Any, scale: float) -> Any:
     if float(scale).is_integer():
         return extent * int(scale)
     return round(int(extent) * scale)
-
-
-LAYERS = {
-    name: value
-    for name, value in list(globals().items())
-    if callable(value)
-    and not name.startswith("_")
-    and name
-    not in (
-        "Callable",
-        "Sequence",
-        "Tensor",
-        "Any",
-        "Ints",
-        "matmul",
-        "resize2d",
-        "transpose_last",
-        "transpose",
-    )
-}

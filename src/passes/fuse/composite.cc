@@ -91,7 +91,7 @@ ir::Function AsLocal(const ir::Function& composite) {
 
 ir::IRModule ExportComposites(ir::IRModule mod) { return Exporter(std::move(mod)).Run(); }
 
-ir::IRModule RemoveUnusedComposites(const ir::IRModule& mod) {
+std::unordered_set<std::string> NamesIn(const ir::Expr& e) {
   class Names : public ir::Visitor {
    public:
     std::unordered_set<std::string> found;
@@ -100,18 +100,30 @@ ir::IRModule RemoveUnusedComposites(const ir::IRModule& mod) {
     }
     void VisitOther(const ir::ExprObj*) override {}
   } names;
+  names.Visit(e);
+  return std::move(names.found);
+}
+
+ir::IRModule WithoutUnused(
+    const ir::IRModule& mod,
+    const std::function<bool(const ir::GlobalVar&, const ir::BaseFunc&)>& may_go) {
+  std::unordered_set<std::string> used;
   for (const auto& [var, func] : mod->functions) {
-    if (func.as<ir::FunctionObj>()) names.Visit(func);
+    if (func.as<ir::FunctionObj>()) used.merge(NamesIn(func));
   }
   ffi::Map<ir::GlobalVar, ir::BaseFunc> kept;
   for (const auto& [var, func] : mod->functions) {
-    auto* f = func.as<ir::FunctionObj>();
-    const bool composite =
-        f != nullptr && f->attrs.count(kComposite) && !f->attrs.count(ir::attr::kGlobalSymbol);
-    if (!composite || names.found.count(std::string(var->name_hint))) kept.Set(var, func);
+    if (used.count(std::string(var->name_hint)) || !may_go(var, func)) kept.Set(var, func);
   }
   if (kept.size() == mod->functions.size()) return mod;
   return ir::IRModule(kept, mod->attrs, mod->global_infos);
+}
+
+ir::IRModule RemoveUnusedComposites(const ir::IRModule& mod) {
+  return WithoutUnused(mod, [](const ir::GlobalVar&, const ir::BaseFunc& func) {
+    const auto* f = func.as<ir::FunctionObj>();
+    return f != nullptr && f->attrs.count(kComposite) && !f->attrs.count(ir::attr::kGlobalSymbol);
+  });
 }
 
 }  // namespace relaxvm::passes

@@ -223,36 +223,6 @@ class CallRewriter : public ir::Mutator {
   const std::unordered_map<const ffi::Object*, Fused>& fused_;
 };
 
-// The functions of the module that an expression names.
-std::unordered_set<std::string> NamesIn(const Expr& e) {
-  class Names : public ir::Visitor {
-   public:
-    std::unordered_set<std::string> found;
-    void VisitGlobalVar(const ir::GlobalVarObj* v) override {
-      found.insert(std::string(v->name_hint));
-    }
-    void VisitOther(const ir::ExprObj*) override {}
-  } names;
-  names.Visit(e);
-  return std::move(names.found);
-}
-
-// The module without those private tensor programs among `candidates` that nobody calls any more.
-IRModule WithoutUnused(const IRModule& mod, const std::unordered_set<std::string>& candidates) {
-  std::unordered_set<std::string> used;
-  for (const auto& [var, func] : mod->functions) {
-    if (func.as<ir::FunctionObj>()) used.merge(NamesIn(func));
-  }
-  ffi::Map<ir::GlobalVar, ir::BaseFunc> kept;
-  for (const auto& [var, func] : mod->functions) {
-    const std::string name(var->name_hint);
-    const bool unused = func.as<tir::PrimFunc>() && candidates.count(name) && !used.count(name) &&
-                        !func->attrs.count(ir::attr::kGlobalSymbol);
-    if (!unused) kept.Set(var, func);
-  }
-  return IRModule(kept, mod->attrs, mod->global_infos);
-}
-
 }  // namespace
 
 IRModule FuseTIR(IRModule mod, const PassContext& context) {
@@ -280,7 +250,12 @@ IRModule FuseTIR(IRModule mod, const PassContext& context) {
   mod = ir::MutateFunctions(std::move(mod), [&](const ir::GlobalVar&, const ir::Function& f) {
     return CallRewriter(fused).Mutate(f).as<ir::Function>().value();
   });
-  return RemoveUnusedComposites(WithoutUnused(mod, members));
+  // Private programs that were only members of groups.
+  mod = WithoutUnused(mod, [&](const ir::GlobalVar& var, const ir::BaseFunc& func) {
+    return func.as<tir::PrimFunc>() && members.count(std::string(var->name_hint)) &&
+           !func->attrs.count(ir::attr::kGlobalSymbol);
+  });
+  return RemoveUnusedComposites(mod);
 }
 
 }  // namespace relaxvm::passes

@@ -22,28 +22,26 @@ _complex_rules: dict[str, Rule] = {}
 _of_both_parts: set[str] = set()
 
 
-def aten_op(*names: str) -> Callable[[Rule], Rule]:
-    """Registers the importer of the overloads `names`."""
-
+def _registering(
+    rules: dict[str, Rule], names: tuple[str, ...], what: str
+) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for name in names:
-            assert name not in _rules, f"{name} has two importers"
-            _rules[name] = rule
+            assert name not in rules, f"{name} has two {what}"
+            rules[name] = rule
         return rule
 
     return register
+
+
+def aten_op(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the importer of the overloads `names`."""
+    return _registering(_rules, names, "importers")
 
 
 def complex_op(*names: str) -> Callable[[Rule], Rule]:
     """Registers the importer of the overloads `names` for complex tensors, which rules see as pairs."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            assert name not in _complex_rules, f"{name} has two importers for complex tensors"
-            _complex_rules[name] = rule
-        return rule
-
-    return register
+    return _registering(_complex_rules, names, "importers for complex tensors")
 
 
 def of_both_parts(*names: str) -> None:
