@@ -30,11 +30,6 @@ def _log_tail(f: mp.mpf) -> mp.mpf:  # log(1 + f) = f - f^2 / 2 + f^3 * this
     return (mp.log1p(f) - f + f * f / 2) / f**3 if abs(f) > 1e-12 else mp.mpf(1) / 3 - f / 4
 
 
-def _tanh_tail(z: mp.mpf) -> mp.mpf:  # tanh(x) = x + x^3 * this(x^2)
-    x = _root(z)
-    return (mp.tanh(x) / x - 1) / z if z else -mp.mpf(1) / 3
-
-
 def _atan_tail(z: mp.mpf) -> mp.mpf:  # atan(x) = x + x^3 * this(x^2)
     x = _root(z)
     return (mp.atan(x) / x - 1) / z if z else -mp.mpf(1) / 3
@@ -91,7 +86,6 @@ HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.001")
 ROWS = [
     ("kExpTail32", _exp_tail, -HALF_LN2, HALF_LN2, 5, "f"),
     ("kLogTail32", _log_tail, mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 9, "f"),
-    ("kTanhTail32", _tanh_tail, mp.mpf(0), mp.mpf("0.625") ** 2, 5, "f"),
     ("kErfSmall32", _erf_small, mp.mpf(0), mp.mpf(1), 7, "f"),
     ("kErfcScaled32", _erfc_scaled(2.0), _u(1.0, 2.0), _u(4.0, 2.0), 7, "f"),
     ("kSinTail32", _sin_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
@@ -150,7 +144,6 @@ PIECES = {
     "Tanh16": Pieces(mp.tanh, 9.02, 16, 6, 3.37),
     "Gelu16": Pieces(_gelu_below, 5.42, 16, 7, 1.476),
     "Erf8": Pieces(mp.erf, 3.92, 8, 6, 3.163),
-    "Tanh8": Pieces(mp.tanh, 9.02, 8, 8, 1.508),
     "Gelu8": Pieces(_gelu_below, 5.42, 8, 9, 0.73),
 }
 

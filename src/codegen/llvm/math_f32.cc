@@ -20,8 +20,6 @@ constexpr double kExpTail32[] = {0.00139262508, 0.00836323288, 0.0416665542, 0.1
 constexpr double kLogTail32[] = {0.0697161147, -0.114797338, 0.116854199,
                                  -0.124256873, 0.142490576,  -0.166678023,
                                  0.200007157,  -0.249999970, 0.333333312};
-constexpr double kTanhTail32[] = {-0.00609671417, 0.0209971790, -0.0538509096, 0.133327697,
-                                  -0.333333289};
 constexpr double kErfSmall32[] = {7.87587506e-5, -0.000801686429, 0.00518908742, -0.0268542120,
                                   0.112835947,   -0.376126267,    1.12837917};
 constexpr double kErfcScaled32[] = {-0.000837975439, 0.00681114013, 0.00373237176, -0.0789683061,
@@ -64,6 +62,36 @@ Num ExpByParts(Num x, Num magic, Num unbias) {
 }
 constexpr double kMagic = 0x1.8p23, kExponentBias = 127, kBias = 64;
 
+// For any x.
+Num ExpOfAny(Num x) {
+  Code& c = *x.c;
+  Mask negative = IsNegative(x);
+  Num magic = Select(negative, Of(c, kMagic + kExponentBias + kBias),
+                     Of(c, kMagic + kExponentBias - kBias));
+  return ExpByParts(Clamp(x, -104.0, 89.0), magic, Select(negative, Of(c, 0x1p-64), Of(c, 0x1p64)));
+}
+
+// x = n ln 2 + r, with n in the last bits of `shifted`
+struct Exponents {
+  Num shifted, r;
+};
+Exponents SplitExponent(Num x, double bias) {
+  Code& c = *x.c;
+  Num magic = Of(c, kMagic + bias);
+  Num shifted = Fma(x, InMemory(c, 1.4426950408889634), magic);
+  Num n = shifted - magic;
+  return {shifted, Fma(n, InMemory(c, -kLn2Low), Fma(n, InMemory(c, -kLn2High), x))};
+}
+
+// exp(x) where it and e^r are normal numbers: n is added to the exponent of e^r.
+constexpr double kMostOfNormal = 87.3;
+Num ExpOfNormal(Num x) {
+  Exponents e = SplitExponent(x, 0);
+  Num one = Of(*x.c, 1.0);
+  Num factor = Fma(Fma(Horner(e.r, kExpTail32), e.r, one), e.r, one);
+  return FromBits(BitsOf(factor) + (BitsOf(e.shifted) << 23));
+}
+
 }  // namespace
 
 Num ExpOfNegativeF(Num x) {
@@ -73,11 +101,8 @@ Num ExpOfNegativeF(Num x) {
 }
 
 Num ExpF(Num x) {
-  Code& c = *x.c;
-  Mask negative = IsNegative(x);
-  Num magic = Select(negative, Of(c, kMagic + kExponentBias + kBias),
-                     Of(c, kMagic + kExponentBias - kBias));
-  return ExpByParts(Clamp(x, -104.0, 89.0), magic, Select(negative, Of(c, 0x1p-64), Of(c, 0x1p64)));
+  return Seldom(!(Abs(x) < kMostOfNormal), x, ExpOfNormal(x), "exp",
+                [](llvm::ArrayRef<Num> args) { return ExpOfAny(args[0]); });
 }
 
 namespace {
@@ -125,18 +150,32 @@ Num Log1pF(Num x) {
   return Select(x == 0.0, x, Select((u > 0.0) & (u < kInfinity), sum, log));
 }
 
+// m / (m + 2) with m = e^(2 |x|) - 1 = 2^n (e^r - 1) + (2^n - 1), which cancels nowhere; 1
+// from 9.02 on.
 Num TanhF(Num x) {
+  Code& c = *x.c;
   Num a = Abs(x);
-  Num z = x * x;
-  Num small = Fma(x * z, Horner(z, kTanhTail32), x);
-  Num e = ExpF(Select(a > 10.0, 10.0, a) * 2.0);
-  Num large = 1.0 - 2.0 / (e + 1.0);
-  return Select(a > 0.625, WithSign(large, x), small);
+  a = Select(a > 9.1, 9.1, a);
+  Exponents e = SplitExponent(a + a, kExponentBias);
+  Num tail = Fma(e.r * e.r, Horner(e.r, kExpTail32), e.r);
+  Num power = FromBits(BitsOf(e.shifted) << 23);
+  Num m = Fma(power, tail, power - 1.0);
+  return WithSign(m / (m + Of(c, 2.0)), x);
 }
 
-Num SigmoidF(Num x) {
+namespace {
+
+// For any x.
+Num SigmoidOfAny(Num x) {
   Num e = ExpOfNegativeF(-Abs(x));
   return Select(IsNegative(x), e, 1.0) / (1.0 + e);
+}
+
+}  // namespace
+
+Num SigmoidF(Num x) {
+  return Seldom(!(Abs(x) < kMostOfNormal), x, 1.0 / (1.0 + ExpOfNormal(-x)), "sigmoid",
+                [](llvm::ArrayRef<Num> args) { return SigmoidOfAny(args[0]); });
 }
 
 // Up to 1 an odd polynomial; from there 1 - exp(-x^2) p((x - 2) / (x + 2)); 1 from 4 on.

@@ -95,7 +95,7 @@ Num AtMagnitude(Num x, const Pieces<kTerms16, 16>& wide, const Pieces<kTerms8, 8
 
 Num ErfByTable(Num x) { return WithSign(AtMagnitude(x, kErf16, kErf8), x); }
 
-Num TanhByTable(Num x) { return WithSign(AtMagnitude(x, kTanh16, kTanh8), x); }
+Num TanhByTable(Num x) { return WithSign(InPieces(UpTo(Abs(x), kTanh16.limit), kTanh16), x); }
 
 // top / (1 + e^-|x|), with e^-|x| at the top for a negative x
 Num SigmoidByTable(Num x) {
@@ -125,7 +125,7 @@ Function FunctionOf(ir::Intrin intrin, bool wide) {
     case ir::Intrin::kExp:
     case ir::Intrin::kExpOfNegative: return wide ? ExpByTable : nullptr;
     case ir::Intrin::kErf: return ErfByTable;
-    case ir::Intrin::kTanh: return TanhByTable;
+    case ir::Intrin::kTanh: return wide ? TanhByTable : nullptr;
     case ir::Intrin::kSigmoid: return wide ? SigmoidByTable : nullptr;
     case ir::Intrin::kGelu: return GeluByTable;
     default: return nullptr;  // no table

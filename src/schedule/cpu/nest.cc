@@ -23,6 +23,34 @@ constexpr int64_t kShortVectors = 4;
 // A line of so many vectors is cut where the formula's choices change.
 constexpr int64_t kFramedVectors = 4;
 
+// Vectors of an elementary function that are computed step by step together on 16 registers: one
+// after the other, a core sees too few of their instructions at once to hide how long the chain of
+// each is.
+constexpr int64_t kChains = 4;
+
+// Erf and gelu go by tables there, whose instructions are what they wait for.
+class FindsElementaryFunction : public tir::StmtVisitor {
+ public:
+  bool found = false;
+  void VisitIntrin(const ir::IntrinObj* call) override {
+    switch (call->intrin) {
+      case Intrin::kExp:
+      case Intrin::kExpOfNegative:
+      case Intrin::kLog:
+      case Intrin::kTanh:
+      case Intrin::kSigmoid:
+      case Intrin::kSin:
+      case Intrin::kCos: found = true; break;
+      default: StmtVisitor::VisitIntrin(call);
+    }
+  }
+};
+bool HasElementaryFunction(const Expr& value) {
+  FindsElementaryFunction visitor;
+  visitor.Visit(tir::Evaluate(value));
+  return visitor.found;
+}
+
 enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
 struct Choice {
   AlongLanes kind = AlongLanes::kNothing;
@@ -161,8 +189,13 @@ class NestEmitter {
                       BufferStore(*stage_.out, Finished(stage_, acc.Load({0})), stage_.indices)}));
   }
 
+  // How many vectors of `value` to compute together.
+  int64_t ChainsOf(const Expr& value) const {
+    return traits_.num_vectors <= 16 && HasElementaryFunction(value) ? kChains : 1;
+  }
+
   // One vector of elements from `base` on; lanes at or above `limit` (null: none) are left out.
-  Stmt OneVector(const Axis& axis, const Expr& base, const Expr& limit) const {
+  Stmt OneVector(const Axis& axis, const Expr& base, const Expr& limit, int64_t vectors = 1) const {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, base + lane);
@@ -170,7 +203,7 @@ class NestEmitter {
     Expr value = tir::Substitute(stage_.value, map);
     if (predicate.defined()) value = PredicateLoads(value, lane, predicate);
     return For(
-        lane, 0, lanes_, ForKind::kVectorized,
+        lane, 0, vectors * lanes_, ForKind::kVectorized,
         BufferStore(*stage_.out, value, {tir::Substitute(stage_.indices[0], map)}, predicate));
   }
 
@@ -220,11 +253,19 @@ class NestEmitter {
   }
 
   // Vectors [from, to) of the axis.
-  Stmt Blocks(const Axis& axis, const Expr& from, const Expr& to) const {
-    Var block("block", Int(64));
-    const Stmt loop = Loop(block, analyzer_->Simplify(to - from), ForKind::kSerial,
-                           OneVector(axis, (from + block) * Expr(lanes_), Expr()));
-    return FetchingAhead(loop, axis, from, /*vectors=*/1);
+  Stmt Blocks(const Axis& axis, Expr from, const Expr& to) const {
+    ffi::Array<Stmt> loops;
+    for (int64_t vectors = ChainsOf(stage_.value);; vectors = 1) {
+      Var block("block", Int(64));
+      const Expr blocks = analyzer_->Simplify(ir::FloorDiv(to - from, vectors));
+      if (vectors > 1 && ir::IsIntValue(blocks, 0)) continue;
+      const Stmt loop =
+          Loop(block, blocks, ForKind::kSerial,
+               OneVector(axis, (from + block * Expr(vectors)) * Expr(lanes_), Expr(), vectors));
+      loops.push_back(FetchingAhead(loop, axis, from * Expr(lanes_), vectors));
+      from = analyzer_->Simplify(from + blocks * Expr(vectors));
+      if (vectors == 1 || analyzer_->ProveEqual(from, to)) return SeqStmt::Flatten(loops);
+    }
   }
 
   // The same for [0, blocks): only where a border passes through a vector its lanes are asked where
@@ -309,22 +350,24 @@ class NestEmitter {
   // at or above `limit` add nothing.
   Stmt Accumulate(const Buffer& acc, const Axis& axis, const Expr& base, int64_t from,
                   int64_t count, const Expr& limit) const {
+    const int64_t chains =
+        std::min(count, ChainsOf(stage_.before != nullptr ? stage_.before->value : stage_.value));
     ffi::Array<Stmt> seq;
     for (size_t row = 0; row < NumRows(); ++row) {
       const int64_t first = static_cast<int64_t>(row) * kAccumulators;
-      for (int64_t u = from; u < from + count; ++u) {
+      for (int64_t u = from; u < from + count; u += chains) {
         const Expr at = base + Expr(u * lanes_);
         if (stage_.before != nullptr)
-          seq.push_back(InRow(row, ElementwiseVector(*stage_.before, at, limit, lanes_)));
-        seq.push_back(InRow(row, AddVector(acc, first + u, axis, at, limit)));
+          seq.push_back(InRow(row, ElementwiseVector(*stage_.before, at, limit, chains * lanes_)));
+        seq.push_back(InRow(row, AddVector(acc, first + u, axis, at, limit, chains)));
       }
     }
     return SeqStmt::Flatten(seq);
   }
 
-  // acc[at] += value at `base`.
+  // acc[at] += value at `base`, for so many vectors.
   Stmt AddVector(const Buffer& acc, int64_t at, const Axis& axis, const Expr& base,
-                 const Expr& limit) const {
+                 const Expr& limit, int64_t vectors = 1) const {
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, base + lane);
@@ -334,7 +377,7 @@ class NestEmitter {
       value = ir::Select(predicate, PredicateLoads(value, lane, predicate), stage_.identity);
     }
     Expr to = Expr(at * lanes_) + lane;
-    return For(lane, 0, lanes_, ForKind::kVectorized,
+    return For(lane, 0, vectors * lanes_, ForKind::kVectorized,
                BufferStore(acc, Accumulated(stage_.combine, acc.Load({to}), value), {to}));
   }
 
