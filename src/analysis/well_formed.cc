@@ -133,9 +133,14 @@ class Checker {
   }
 
   // A tensor program called by its name writes into what the function itself has allocated, and a
-  // pure function of the module does nothing, although a call without a result looks as if it did.
+  // pure function of the module or one held by a variable does nothing, although a call without a
+  // result looks as if it did.
   bool CallsHarmlessFunction(const Expr& value) const {
     auto* call = value.as<ir::CallObj>();
+    if (call != nullptr && call->op.as<ir::VarObj>() != nullptr && call->op->ty.defined()) {
+      auto* type = call->op->ty.as<ir::FuncTypeObj>();
+      return type != nullptr && type->purity;
+    }
     auto* name = call != nullptr ? call->op.as<ir::GlobalVarObj>() : nullptr;
     if (name == nullptr || mod_ == nullptr) return false;
     auto func = (*mod_)->Find(name->name_hint);

@@ -60,6 +60,13 @@ std::unordered_set<const ffi::Object*> DefinedInside(const SeqExprObj* seq) {
   return defined;
 }
 
+void NeedsOpenBlock(bool none_is_open) {
+  if (!none_is_open) return;
+  Fail(ErrorKind::kRuntimeError,
+       "BlockBuilder: no block is open, so there is no place for a binding; emit inside of `with "
+       "bb.function(...)`");
+}
+
 Type TypeSeenOutside(const SeqExpr& seq) {
   std::unordered_set<const ffi::Object*> inside = DefinedInside(seq.get());
   return EraseToVisible(seq->body->ty, [&](const Var& v) { return !inside.count(v.get()); });
@@ -79,7 +86,7 @@ BlockBuilder::~BlockBuilder() = default;
 void BlockBuilder::BeginBlock(bool dataflow) { blocks_.push_back({dataflow, {}}); }
 
 BindingBlock BlockBuilder::EndBlock() {
-  RELAXVM_CHECK(!blocks_.empty()) << "EndBlock without BeginBlock";
+  NeedsOpenBlock(blocks_.empty());
   Block block = std::move(blocks_.back());
   blocks_.pop_back();
   return block.dataflow ? BindingBlock(DataflowBlock(std::move(block.bindings)))
@@ -97,7 +104,7 @@ Var BlockBuilder::EmitOutput(Expr value, ffi::String name_hint) {
 
 Var BlockBuilder::EmitAs(bool output, Expr value, ffi::String name_hint) {
   value = Normalize(std::move(value));
-  RELAXVM_CHECK(!blocks_.empty()) << "Emit outside of a block";
+  NeedsOpenBlock(blocks_.empty());
   const bool dataflow = InDataflow() && !output;
   ffi::String name =
       UniqueName(name_hint.empty() ? ffi::String(dataflow ? "lv" : "gv") : name_hint);
@@ -123,7 +130,7 @@ Var BlockBuilder::EmitMatchCast(Expr value, Type ty, ffi::String name_hint) {
 }
 
 void BlockBuilder::EmitBinding(Binding binding) {
-  RELAXVM_CHECK(!blocks_.empty()) << "EmitBinding outside of a block";
+  NeedsOpenBlock(blocks_.empty());
   bound_[binding->var.get()] = binding->value;
   blocks_.back().bindings.push_back(std::move(binding));
 }

@@ -121,3 +121,15 @@ class Module:
 """
     mod = relaxvm.script.from_source(program % pure, check_well_formed=False)
     assert relax.analysis.check_well_formed(mod) == pure
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_a_call_of_a_parameter_without_a_result_is_pure_where_its_type_says_so(pure: bool):
+    program = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), f: R.Callable([R.Tensor((4,), "float32")], R.Tuple([]), %s)):
+    r = f(x)
+    return R.tuple()
+"""
+    main = relaxvm.script.from_source(program % pure, check_well_formed=False)
+    assert relax.analysis.check_well_formed(relaxvm.IRModule.from_expr(main)) == pure

@@ -101,6 +101,7 @@ def masked():
         (lambda x, y: topi.tensordot(x, y, 1), [STACK, V], np.tensordot(STACK, V, 1)),
         (lambda x, y: topi.einsum("ij,kj->ik", x, y), [X, Y], X @ Y.T),
         (topi.nn.dense, [X, Y, V[:4]], X @ Y.T + V[:4]),
+        (lambda x, y: topi.nn.matmul(x, y, transp_b=True), [X, Y], X @ Y.T),
         (topi.nn.batch_matmul, [STACK, STACK], STACK @ STACK.transpose(0, 2, 1)),
         (topi.nn.flatten, [IMAGE], IMAGE.reshape(1, -1)),
         (lambda x: topi.nn.leaky_relu(x - 0.5, 0.1), [X], np.where(X < 0.5, 0.1, 1) * (X - 0.5)),

@@ -44,5 +44,6 @@ for _name, _function in _functions_of(arrays):
 for _name, _function in _functions_of(layers):
     setattr(image if _name == "resize2d" else nn, _name, _function)
 nn.fast_softmax = fast_softmax  # type: ignore[attr-defined]
+nn.matmul = arrays.matmul  # type: ignore[attr-defined]
 
 __all__ = ["Tensor", "fast_erf", "fast_exp", "fast_tanh", "image", "nn"]

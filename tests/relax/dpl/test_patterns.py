@@ -163,6 +163,27 @@ def test_only_user_is_the_only_one():
         assert ctx.match_dfb(dfb) is not None
 
 
+def test_a_call_made_in_a_context_is_a_node_of_its_graph():
+    x = wildcard()
+    with PatternContext() as ctx:
+        add = is_op("relax.add")(x, wildcard())
+        relu = is_op("relax.nn.relu")(add)
+    found = ctx.match_dfb(chain.body.blocks[0])
+    assert [found[p].name for p in (x, add, relu)] == ["x", "a", "b"]
+
+    after = rewrite_bindings(ctx, lambda m, _: {m[relu]: R.nn.silu(m[add])}, chain)
+    names = [b.value.op.name for b in after.body.blocks[0].bindings if hasattr(b.value, "op")]
+    assert names[:2] == ["relax.add", "relax.nn.silu"]
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_a_call_without_constraint_is_no_node(constrained: bool):
+    with PatternContext() as ctx:
+        is_op("relax.exp")(wildcard(), add_constraint=constrained)
+        is_op("relax.nn.relu")(wildcard())
+    assert (ctx.match_dfb(chain.body.blocks[0]) is None) == constrained
+
+
 def test_incremental_context_goes_on():
     dfb = chain.body.blocks[0]
     relu = is_op("relax.nn.relu")(wildcard())

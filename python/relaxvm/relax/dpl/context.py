@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from ... import _compiler
-from .pattern import DFPattern
+from .pattern import CallPattern, DFPattern
 
 _match = _compiler.func("relax.dpl.MatchBlock")
 
@@ -64,6 +64,13 @@ class PatternContext:
         self._add_node(producer)
         self._add_node(consumer)
         self.edges.append([producer, consumer, only, index])
+
+    def add_call(self, call: CallPattern) -> None:
+        """`call` is a node; it uses those of its arguments that are nodes."""
+        self._add_node(call)
+        for index, arg in enumerate(call.args):
+            if any(arg.same_as(known) for known in self.nodes):
+                self.add_edge(arg, call, False, index)
 
     def add_same_shape(self, group: list[DFPattern]) -> None:
         """All of `group` have one shape."""

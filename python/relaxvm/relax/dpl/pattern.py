@@ -52,8 +52,9 @@ class DFPattern(Object):
     def __call__(
         self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
     ) -> CallPattern:
-        """A call of what this matches; more arguments may follow when `varg_default_wildcard`."""
-        return CallPattern(self, list(args), varg_default_wildcard)
+        """A call of what this matches; more arguments may follow when `varg_default_wildcard`.  Inside of a
+        PatternContext the call is a node of its graph, unless `add_constraint` is False."""
+        return CallPattern(self, list(args), varg_default_wildcard, add_constraint)
 
     def __or__(self, other: DFPattern) -> OrPattern:
         return OrPattern(self, other)
@@ -209,10 +210,16 @@ class CallPattern(DFPattern):
     """A call."""
 
     def __init__(
-        self, op: DFPattern, args: Sequence[DFPattern], varg_default_wildcard: bool = False
+        self,
+        op: DFPattern,
+        args: Sequence[DFPattern],
+        varg_default_wildcard: bool = False,
+        add_constraint: bool = True,
     ) -> None:
         self._build("Call", [op, *args], number=1 if varg_default_wildcard else 0)
         self._op, self._args = op, list(args)
+        if add_constraint and self._args and (context := current_context()) is not None:
+            context.add_call(self)
 
     @property
     def op(self) -> DFPattern:
@@ -532,19 +539,19 @@ def is_call_tir(func_name: str, args: Any = None, tir_vars: DFPattern | None = N
     parts = [GlobalVarPattern(func_name), _as_tuple(args) or WildcardPattern()]
     if tir_vars is not None:
         parts.append(tir_vars)
-    return CallPattern(is_op("relax.call_tir"), parts, tir_vars is None)
+    return CallPattern(is_op("relax.call_tir"), parts, tir_vars is None, False)
 
 
 def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
     """A call_dps_packed of the packed function called `func_name`."""
     parts = [ExternFuncPattern(func_name), _as_tuple(args) or WildcardPattern()]
-    return CallPattern(is_op("relax.call_dps_packed"), parts, True)
+    return CallPattern(is_op("relax.call_dps_packed"), parts, True, False)
 
 
 def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
     """A call of the packed function called `func_name`."""
     func = ExternFuncPattern(func_name)
-    return CallPattern(func, list(args or ()), args is None)
+    return CallPattern(func, list(args or ()), args is None, False)
 
 
 def make_fused_bias_activation_pattern(
