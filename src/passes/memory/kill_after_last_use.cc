@@ -2,7 +2,8 @@
 // KillAfterLastUse: a variable that holds a storage or a tensor is emptied right after its last
 // use, so that memory goes back as early as the program allows.  Memory itself is counted by
 // reference: killing one variable never takes a tensor away from a view, a tuple or a packed
-// function that still holds it. Stage: planned.
+// function that still holds it.  Dataflow blocks become plain ones: a kill is an effect. Stage:
+// planned.
 #include <unordered_map>
 #include <vector>
 
@@ -131,6 +132,7 @@ class Killer : public ir::Mutator {
 }  // namespace
 
 IRModule KillAfterLastUse(IRModule mod, const PassContext& context) {
+  mod = ToNonDataflow(std::move(mod), context);
   return ir::MutateFunctions(std::move(mod), [](const ir::GlobalVar&, const ir::Function& func) {
     ir::Function named = func;
     if (!analysis::KillsVariables(func.get())) {

@@ -40,7 +40,9 @@ class InputReader : public ir::Mutator {
   ir::Function Run() {
     ffi::Array<Var> params = Kept();
     for (const Var& v : extra_) params.push_back(v);
-    ir::SeqExpr body = Mutate(func_->body).as<ir::SeqExpr>().value();
+    ir::SeqExpr read = Mutate(func_->body).as<ir::SeqExpr>().value();
+    ir::SeqExpr body(read->blocks, read->body, read->span);
+    if (read->ty.defined()) body->ty = TypeForCaller(read->ty, params);
     return ir::Function(params, body, TypeForCaller(func_->ret_ty, params), pure_ && func_->is_pure,
                         func_->attrs, func_->span);
   }

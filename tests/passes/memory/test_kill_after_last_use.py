@@ -67,3 +67,18 @@ def test_value_used_in_a_branch_dies_after_the_branch() -> None:
     kills = [line for line in lines if "kill_tensor(alloc)" in line]
     assert len(kills) == 1
     assert position(lines, "kill_tensor(alloc)") > position(lines, "else:")
+
+
+def test_dataflow_blocks_become_plain_ones() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function(pure=False)
+        def main(x: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, x)
+                b = R.matmul(a, x)
+                R.output(b)
+            return b
+
+    after = relaxvm.relax.transform.KillAfterLastUse()(Mod)
+    assert "dataflow" not in after.script() and "kill_object(a)" in after.script()

@@ -3,7 +3,11 @@
 
 from pass_check import check_pass
 
+import relaxvm
 from relaxvm.relax.transform import LazyGetInput
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
 
 GET = 'get: R.Callable([R.Prim("int64"), R.Any], R.Any, purity=True)'
 
@@ -132,3 +136,16 @@ def test_private_functions_stay():
             return c
         """,
     )
+
+
+def test_the_type_of_the_body_names_no_size_that_it_reads_itself():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(s: R.Shape(["n"])):
+            n = T.int64()
+            z = R.zeros(R.shape([n]), "float32")
+            return z
+
+    after = LazyGetInput()(Mod)
+    relaxvm.ir.assert_structural_equal(after, relaxvm.script.from_source(after.script()))
