@@ -316,6 +316,48 @@ def test_loads_of_saved_text_equal_the_program():
     relaxvm.ir.assert_structural_equal(func, again)
 
 
+N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
+LONELY = relax.Var("x", relax.TensorType([N, M], "float32"))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        relax.TensorType([N, M + 1], "float16"),
+        relax.ShapeType([N, N * 2]),
+        relax.TupleType([relax.TensorType([N], "int8"), relax.ShapeType(ndim=2)]),
+        LONELY,
+        relax.Var("untyped"),
+        relax.DataflowVar("d", relax.TensorType([2], "int8")),
+        relax.op.add(relax.op.exp(LONELY), LONELY),
+        relax.Tuple([LONELY, relax.const([1, 2])]),
+        relax.ShapeExpr([N, 3]),
+        relax.PrimValue(3),
+        N * 2 + M // 3,
+        relaxvm.ir.Op.get("relax.add"),
+        [LONELY, N],
+        "text",
+    ],
+    ids=lambda node: str(node)[:20],
+)
+def test_types_and_expressions_are_saved_with_their_free_variables(node):
+    again = relaxvm.ir.load_json(relaxvm.ir.save_json(node))
+    relaxvm.ir.assert_structural_equal(node, again, map_free_vars=True)
+
+
+@pytest.mark.parametrize(
+    "node, message",
+    [
+        (N + tirx.Var("n", "int64"), "rename variable 'n'"),
+        (tirx.Var("a b", "int64") + 1, "rename variable 'a b'"),
+        (relax.BindingBlock([relax.VarBinding(LONELY, LONELY)]), "BindingBlock has no text"),
+    ],
+)
+def test_what_has_no_text_of_its_own_is_not_saved(node, message: str):
+    with pytest.raises(ValueError, match=message):
+        relaxvm.ir.save_json(node)
+
+
 def test_names_that_python_cannot_write():
     n = tirx.Var("if", "int64")
     x = relax.Var("x.y/z", relax.TensorType([n], "float32"))

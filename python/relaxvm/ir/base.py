@@ -120,8 +120,32 @@ def _text(obj: Any) -> str:
 
 
 def save_json(node: Any) -> str:
-    """A module or function as text that `load_json` takes back."""
-    return _print(node, "Module", True)
+    """A module, function, type or expression as text that `load_json` takes back; free variables are declared first.
+
+    ValueError for a node that has no meaning of its own (a block, a statement) and for free variables that share a
+    name."""
+    from .module import BaseFunc, IRModule
+
+    node = plain(node)
+    if isinstance(node, (BaseFunc, IRModule)):
+        return _print(node, "Module", True)
+    from .text import with_variables
+
+    text = with_variables(node)
+    if not structural_equal(node, _loaded(text), map_free_vars=True):
+        raise ValueError(
+            f"save_json: a {type(node).__name__} has no text of its own; save the function that it stands in"
+        )
+    return text
+
+
+def _loaded(text: str) -> Any:
+    from ..error import DiagnosticError
+
+    try:
+        return load_json(text)
+    except DiagnosticError:
+        return None
 
 
 def load_json(text: str) -> Any:

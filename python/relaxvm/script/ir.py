@@ -11,7 +11,8 @@ import tvm_ffi
 
 from .. import _compiler
 from ..ir.devices import lookup_vdevice
-from ..ir.expr import GlobalVar, Op, Range
+from ..ir.expr import GlobalVar, Range
+from ..ir.expr import Op as _Op
 from ..ir.global_info import DummyGlobalInfo, VDevice
 
 
@@ -49,6 +50,11 @@ def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global
 
 def dummy_global_info() -> DummyGlobalInfo:
     return DummyGlobalInfo()
+
+
+def Op(name: str) -> _Op:
+    """The operator of that name."""
+    return _Op.get(name)
 
 
 class _MetaValue:

@@ -95,10 +95,14 @@ def from_source(
         names["BasePyModule"] = BasePyModule
     names.update(extra_vars or {})
     source = Source("<script>", str(text))
-    if len(source.tree.body) == 1 and isinstance(source.tree.body[0], ast.Expr):
-        return _expression(source, source.tree.body[0].value, names)
-    results = [_top_level(source, n, names, check_well_formed) for n in source.tree.body]
+    body = source.tree.body
+    last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
+    results = [_top_level(source, n, names, check_well_formed) for n in body if n is not last]
     results = [r for r in results if r is not None]
+    if last is not None and not results:
+        return _expression(source, last.value, names)
+    if last is not None:
+        _top_level(source, last, names, check_well_formed)
     if not results:
         raise DiagnosticError(
             f"{source.name}:1:1: nothing to parse; write a class under @I.ir_module, "
@@ -113,10 +117,14 @@ parse = from_source
 def _expression(source: Source, node: ast.expr, names: dict[str, Any]) -> Any:
     """A type or expression on its own."""
     from ...ir.base import plain
+    from ...ir.expr import Expr
+    from ...relax.expr import to_expr
     from ..types import Annotation
     from .evaluate import Evaluator, Scope
 
     value = Evaluator(source, Scope(names)).eval(node)
+    if isinstance(value, tuple) and all(isinstance(v, (Expr, tuple)) for v in value):
+        return to_expr(value)
     return value.as_object() if isinstance(value, Annotation) else plain(value)
 
 
