@@ -4,6 +4,7 @@
 
 #include "api/convert.h"
 #include "api/register.h"
+#include "tir/functor.h"
 #include "tir/stmt.h"
 
 namespace relaxvm::api {
@@ -182,6 +183,19 @@ void DefineMakers() {
                func->ty = ir::FuncType::Opaque(ret.value(), /*purity=*/false);
              }
              return func;
+           })
+      .def("relaxvm.tirx.PostOrderVisit",
+           [](Any node, ffi::Function f) {
+             auto expr = node.as<Expr>();
+             Stmt part = expr.has_value() ? tir::Evaluate(*expr) : node.cast<Stmt>();
+             tir::PostOrderVisit(part, [&](const ffi::ObjectRef& inner) {
+               if (!expr.has_value() || !inner.same_as(part)) f(inner);
+             });
+           })
+      .def("relaxvm.tirx.Substitute",
+           [](Any node, ffi::Map<Var, Expr> map) -> Any {
+             if (auto expr = node.as<Expr>()) return tir::Substitute(*expr, map);
+             return tir::Substitute(node.cast<Stmt>(), map);
            })
       .def("relaxvm.tirx.WithAttrs", [](tir::PrimFunc func, ir::DictAttrs attrs) {
         auto copy = ffi::make_object<tir::PrimFuncObj>(*func.get());

@@ -6,6 +6,9 @@ import pytest
 
 import relaxvm
 from relaxvm import relax
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tirx as T
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -349,3 +352,54 @@ def test_executable_survives_its_bytes():
     again = relax.VMExecutable.from_bytes(ex.to_bytes())
     assert again.as_text() == ex.as_text()
     assert tuple(relax.VirtualMachine(again, relaxvm.cpu())["f"]()) == (2, 3)
+
+
+@I.ir_module
+class Lowered:
+    @T.prim_func
+    def add_one(a: T.Buffer((T.int64(4),), "float32"), b: T.Buffer((T.int64(4),), "float32")):
+        for i in range(T.int64(4)):
+            with T.sblock("add"):
+                v = T.axis.spatial(T.int64(4), i)
+                b[v] = a[v] + T.float32(1)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0))
+        _ = Lowered.add_one(x, y)
+        return y
+
+
+def run(executable, *args):
+    vm = relax.VirtualMachine(executable, relaxvm.cpu())
+    return vm["main"](*(relaxvm.runtime.tensor(a) for a in args)).numpy()
+
+
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_functions_of_a_lowered_module_and_its_programs_are_linked(exec_mode: str):
+    builder = relax.ExecBuilder()
+    left = relax.vm_build._vmcodegen(builder, Lowered, exec_mode=exec_mode)
+    assert [v.name_hint for v in left.functions] == ["add_one"]
+    executable = relax.vm_build._vmlink(builder, "llvm", left)
+    assert run(executable, np.zeros(4, "float32")).tolist() == [1, 1, 1, 1]
+    assert run(builder.get(), np.zeros(4, "float32")).tolist() == [1, 1, 1, 1]
+
+
+def test_bytecode_by_hand_is_linked_with_programs():
+    builder = relax.ExecBuilder()
+    with builder.function("main", num_inputs=2):
+        builder.emit_call("add_one", args=[builder.r(0), builder.r(1)])
+        builder.emit_ret(builder.r(1))
+    programs = relaxvm.IRModule({"add_one": Lowered["add_one"]})
+    executable = relax.vm_build._vmlink(builder, "llvm", programs)
+    zeros = np.zeros(4, "float32")
+    assert run(executable, zeros, zeros.copy()).tolist() == [1, 1, 1, 1]
+
+
+def test_a_builder_takes_the_functions_of_one_module():
+    builder = relax.ExecBuilder()
+    relax.vm_build._vmcodegen(builder, Lowered)
+    with pytest.raises(RuntimeError, match="holds the functions of a module already"):
+        relax.vm_build._vmcodegen(builder, Lowered)
+    with pytest.raises(ValueError, match='exec_mode is "bytecode" or "compiled"'):
+        relax.vm_build._vmcodegen(relax.ExecBuilder(), Lowered, exec_mode="jit")

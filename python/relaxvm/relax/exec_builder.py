@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import base64
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from relaxvm._ffi import runtime_function, tvm_ffi
 from relaxvm.runtime.executable import VMExecutable
@@ -46,6 +47,7 @@ class ExecBuilder:
 
     def __init__(self) -> None:
         self._builder = runtime_function("exec_builder.create")()
+        self._link: Callable[[Any, Any], VMExecutable] | None = None
 
     def _call(self, name: str, *args):
         return runtime_function(f"exec_builder.{name}")(self._builder, *args)
@@ -135,6 +137,24 @@ class ExecBuilder:
     def emit_if(self, cond: int, false_offset: int) -> None:
         self._call("emit_if", cond, false_offset)
 
+    def take_functions(self, link: Callable[[Any, Any], VMExecutable]) -> None:
+        """Functions of a module, which `link(tensor programs, target)` makes an executable of.  RuntimeError when the
+        builder holds functions already."""
+        if self._link is not None:
+            raise RuntimeError("the builder holds the functions of a module already; use a new one")
+        self._link = link
+
+    def link(self, programs: Any = None, target: Any = None) -> VMExecutable:
+        """The executable, with the tensor programs of a module compiled for `target`."""
+        if self._link is not None:
+            return self._link(programs, target)
+        executable = VMExecutable(self._call("get"))
+        if programs is not None and len(programs.functions):
+            from relaxvm.tirx import build
+
+            executable.import_module(build(programs, target).mod)
+        return executable
+
     def get(self) -> VMExecutable:
         """The executable; the builder can go on."""
-        return VMExecutable(self._call("get"))
+        return self.link()

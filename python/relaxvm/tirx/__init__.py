@@ -4,6 +4,7 @@
 from ..ir.expr import Call, FloatImm, GlobalVar, IntImm, Op, PrimExpr, Range, Var
 from ..ir.type import PointerType, PrimType
 from ..relax.expr import StringImm
+from . import stmt_functor
 from .buffer import Buffer, BufferLoad, BufferRegion, BufferType, decl_buffer, is_buffer_var
 from .calls import call_extern, call_intrin, call_packed, call_pure_extern
 from .compiled import Programs, build
@@ -139,6 +140,7 @@ __all__ = [
     "const",
     "decl_buffer",
     "is_buffer_var",
+    "stmt_functor",
     "stmt_seq",
 ]
 __all__ += _OP_NAMES
