@@ -237,8 +237,8 @@ def pad(x: Array, width: Ints, value: float, mode: str) -> Array:
     names = {"reflect": "reflect", "edge": "edge", "replicate": "edge", "circular": "wrap"}
     if mode == "reflect" and any(max(p) >= n > 0 for p, n in zip(grown, x.shape, strict=True)):
         raise ValueError("too few elements to reflect")
-    if mode == "circular" and any(max(p) > n for p, n in zip(grown, x.shape, strict=True)):
-        raise ValueError("too few elements to go round")
+    if mode == "circular" and any(max(p) > n == 0 for p, n in zip(grown, x.shape, strict=True)):
+        raise ValueError("no elements to go round")
     return np.pad(x[cut], grown, mode=names[mode])  # type: ignore[call-overload]
 
 

@@ -119,6 +119,14 @@ def test_cumsum_is_near_the_true_sum() -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-7 * np.abs(x).sum(-1).max())
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_circle_goes_round_as_often_as_the_border_asks(symbolic: bool, size: int) -> None:
+    x = np.arange(3 * size, dtype=np.float32).reshape(3, size)
+    got = run(x, lambda v: op.nn.pad(v, [7, 2, 9, 4], pad_mode="circular"), symbolic)
+    np.testing.assert_array_equal(got[0], np.pad(x, [(7, 2), (9, 4)], mode="wrap"))
+
+
 @pytest.mark.parametrize("mode", ["edge", "reflect", "circular"])
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("pad", [(0, 0, 3, 2), (1, 2, 2, 4), (2, 1, 0, 0), (1, 0, -2, 3)])

@@ -44,9 +44,9 @@ Type InferPad(TypeCtx& ctx, const Pad& a) {
       ctx.Error(ErrorKind::kValueError, "pad_width cuts more off dimension ", d, " than its ",
                 DescribeExpr((*dims)[d]), " elements");
     }
-    // Reflection leaves out the border, a circle repeats whole elements only.
+    // Reflection leaves out the border, a circle needs something to repeat.
     int64_t least = a.pad_mode == "reflect"    ? std::max(before, after) + 1
-                    : a.pad_mode == "circular" ? std::max(before, after)
+                    : a.pad_mode == "circular" ? 1
                                                : 0;
     if ((before > 0 || after > 0) && ctx.Prove(ir::Less((*dims)[d], Expr(least)))) {
       ctx.Error(ErrorKind::kValueError, "pad_mode '", a.pad_mode, "' needs at least ", least,
@@ -57,12 +57,14 @@ Type InferPad(TypeCtx& ctx, const Pad& a) {
   return ctx.Result(result, x->dtype);
 }
 
-// The element of an axis of `extent` that stands at `at`, which may lie outside.  Whatever the
-// extent turns out to be, the index lies inside.
-Expr SourceIndex(const std::string& mode, const Expr& at, const Expr& extent) {
+// The element of an axis of `extent` that stands at `at`, which lies outside by at most `border`.
+// Whatever the extent turns out to be, the index lies inside.
+Expr SourceIndex(const std::string& mode, const Expr& at, const Expr& extent, int64_t border) {
   Expr last = extent - Expr(1);
   Expr source = at;
-  if (mode == "circular") {
+  if (mode == "circular" && ir::AsInt(extent).value_or(0) < border) {
+    source = ir::FloorMod(at, ir::Max(extent, Expr(1)));
+  } else if (mode == "circular") {
     Expr wrapped = ir::Select(ir::Less(at, Expr(0)), at + extent, at);
     source = ir::Select(ir::GreaterEqual(at, extent), at - extent, wrapped);
   } else if (mode == "reflect") {
@@ -88,7 +90,8 @@ Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
     auto moved = [&](size_t d) { return a.pad_width[2 * d] != 0 || a.pad_width[2 * d + 1] != 0; };
     for (size_t d = 0; d < x->shape.size(); ++d) {
       Expr from = i[d] - amounts.before[d];
-      at.push_back(moved(d) ? SourceIndex(a.pad_mode, from, x->shape[d]) : i[d]);
+      const int64_t border = std::max(a.pad_width[2 * d], a.pad_width[2 * d + 1]);
+      at.push_back(moved(d) ? SourceIndex(a.pad_mode, from, x->shape[d], border) : i[d]);
     }
     if (at.empty()) return GuardEmpty(x(at), x->shape);
     // What memory runs along is a run of elements but for its ends.
@@ -157,12 +160,14 @@ OpDef nn_pad() {
                  "How many before and after each dimension; below 0 cuts off.", true},
                 {"pad_value", &Pad::pad_value, "What a constant pad consists of."},
                 {"pad_mode", &Pad::pad_mode,
-                 "'constant', 'reflect', 'replicate' ('edge') or 'circular'."}},
+                 "'constant', 'reflect', 'replicate' ('edge') or 'circular', which goes round as "
+                 "often as it takes."}},
       .reference = "out = pad(data, pad_width, pad_value, pad_mode)",
       .samples = {{{"data: f32[3, 4]", "pad_width=[1, 2, 0, 3]", "pad_value=2.5"}},
                   {{"data: f32[4, 5]", "pad_width=[2, 1, 0, 3]", "pad_mode='reflect'"}},
                   {{"data: f32[3]", "pad_width=[2, 2]", "pad_mode='edge'"}},
                   {{"data: f32[4]", "pad_width=[2, 3]", "pad_mode='circular'"}},
+                  {{"data: f32[2, 3]", "pad_width=[5, 1, 4, 7]", "pad_mode='circular'"}},
                   {{"data: f32[4, 5]", "pad_width=[-1, 1, 0, -2]"}}},
       .type = InferPad,
       .compute = ComputePad,
