@@ -15,7 +15,7 @@ from .errors import InvalidModel, UnsupportedModel
 from .graph import Graph
 from .scalars import is_symbolic
 from .subgraphs import emit_if, walked
-from .values import Known, Value
+from .values import Known, Tensor, Value
 
 MAX_CHOICES = 64
 # Operators whose axes count the dimensions of the result.
@@ -80,9 +80,9 @@ def _first_of(g: Graph, rule: Any, node: Any, dims: list, picked: list, take: An
     for dim, axis in zip(dims[1:], axes[1:]):
         condition = tirx.And(condition, tirx.EQ(dim, tirx.IntImm("int64", axis)))
     if not rest:
-        holds = relax.ShapeExpr([g.scalars.select(condition, 1, 0)])
-        g.builder.match_cast(holds, relax.ShapeType([1]), "holds")
-        return list(_values(g, rule(g, node, take(list(axes)))))
+        checked, *others = take(list(axes))
+        checked = Tensor(g.only_if(condition, checked, "x"))
+        return list(_values(g, rule(g, node, [checked, *others])))
     bodies = [
         walked(g, lambda: list(_values(g, rule(g, node, take(list(axes)))))),
         walked(g, lambda: _first_of(g, rule, node, dims, rest, take)),

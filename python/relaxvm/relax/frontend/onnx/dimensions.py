@@ -95,6 +95,13 @@ class Dimensions:
     def is_long(self, size: Any) -> bool:
         return str(size.dtype) == "int64" and _is_large_size(size)
 
+    def has_name(self, size: Any) -> bool:
+        """Is there a variable for it, that was matched with it?"""
+        if isinstance(size, (int, tirx.IntImm, tirx.Var)):
+            return False
+        names = self._names.get(structural_hash(size), [])
+        return any(structural_equal(size, other) for other, _ in names)
+
     def short(self, dim: Any) -> Any:
         """`dim` itself, or a variable for it when it is long; who gets one matches it with the size."""
         if isinstance(dim, (int, tirx.IntImm, tirx.Var)) or not self.is_long(dim):

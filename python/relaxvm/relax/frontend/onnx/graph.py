@@ -209,8 +209,16 @@ class Graph:
 
     def match_cast(self, expr: Any, shape: list) -> Any:
         """`expr` as a tensor of this shape, checked at run time."""
-        expr, shape = self.emit(expr), list(map(self.dimensions.short, shape))
-        return self.builder.match_cast(expr, relax.TensorType(shape, self.dtype(expr)), self.hint())
+        expr = self.emit(expr)
+        ty = self._tensor_type(expr)
+        have = [None] * len(shape) if ty.shape is None else list(ty.shape.values)
+        # A new name would be matched with whatever is there: only the size itself may be.
+        shape = [self._short(d, h) for d, h in zip(shape, have, strict=True)]
+        return self.builder.match_cast(expr, relax.TensorType(shape, ty.dtype), self.hint())
+
+    def _short(self, size: Any, have: Any) -> Any:
+        own = have is not None and self.scalars.same(size, have)
+        return self.dimensions.short(size) if own else self._matched(size)
 
     def hint(self) -> str:
         return self.node.op_type.lower() if self.node is not None else "lv"
@@ -321,8 +329,9 @@ class Graph:
         return self.scalars.sub(above, self._matched(self.scalars.maximum(0 - element, 0)))
 
     def _matched(self, size: Any) -> Any:
+        is_new = not self.dimensions.has_name(size)
         name = self.dimensions.short(size)
-        if name is not size:
+        if name is not size and is_new:
             self.builder.match_cast(relax.ShapeExpr([size]), relax.ShapeType([name]), self.hint())
         return name
 
@@ -355,6 +364,31 @@ class Graph:
                 raise InvalidModel(f"shapes {have} and {shape} do not agree in dimension {i}")
             surely = False
         return expr if surely else self.match_cast(expr, shape)
+
+    def at_least(self, expr: Any, least: list) -> Any:
+        """`expr`, whose axes have so many elements or more: checked at run time where they are symbolic."""
+        shape, wanted = self.shape(expr), []
+        for i, (size, bound) in enumerate(zip(shape, least, strict=True)):
+            if not is_symbolic(size) and not is_symbolic(bound) and size < bound:
+                raise InvalidModel(f"dimension {i} of {shape} has less than {bound} elements")
+            wanted.append(self.scalars.maximum(size, bound))
+        if all(self.scalars.same(a, b) for a, b in zip(shape, wanted)):
+            return expr
+        return self.match_cast(self.match_cast(expr, wanted), shape)  # size == max(size, bound)
+
+    def only_if(self, condition: Any, value: Value, name: str) -> Any:
+        """A tensor that is `value`: at run time it is an error when the condition does not hold.
+
+        The check is a cast of the tensor itself; one that nothing uses would be swept away.
+        """
+        expr = self.emit(self.as_expr(value, name))
+        shape = self.shape(expr)
+        sizes = shape or [1]
+        tensor = expr if shape else self.emit(op.reshape(expr, [1]))
+        wrong = self.scalars.add(sizes[0], 1)
+        first = self.scalars.select(condition, sizes[0], wrong)
+        tensor = self.match_cast(self.match_cast(tensor, [first, *sizes[1:]]), sizes)
+        return tensor if shape else self.emit(op.reshape(tensor, []))
 
     def dims_value(self, dims: list, shape: tuple) -> Known:
         """Dimensions as a value of type int64."""

@@ -21,7 +21,7 @@ from .element_types import carrier
 from .errors import InvalidModel, OnnxError, UnsupportedModel
 from .graph import Graph
 from .load import Model, expand_operators, is_defined_by_others, read_model
-from .subgraphs import RanksDiffer, emit_if, walked
+from .subgraphs import RanksDiffer, emit_if, flat, unflat, walked
 from .texts import check_node
 from .values import ItemSequence, Known, Maybe, Sequence, Tensor, Value
 
@@ -251,9 +251,11 @@ class _Importer:
             raise next(e for e in errors if e is not None)
         # The model is wrong at shapes that take the other branch: those are refused while running.
         taken = errors[0] is None
-        holds = g.scalars.select(split.condition.array.reshape(()).item(), 1, 0)
-        g.builder.match_cast(relax.ShapeExpr([holds]), relax.ShapeType([int(taken)]), "holds")
-        g.values.update(zip(node.output, split.branches[0 if taken else 1]()))
+        condition = split.condition.array.reshape(()).item()
+        condition = condition if taken else g.scalars.logical_not(condition)
+        values = split.branches[0 if taken else 1]()
+        checked = iter([Tensor(g.only_if(condition, v, "output")) for v in flat(values)])
+        g.values.update(zip(node.output, unflat(values, checked)))
         return False
 
     def _tail(

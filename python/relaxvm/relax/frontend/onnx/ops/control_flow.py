@@ -111,14 +111,20 @@ def scan(
 
 
 def _scan(g: Graph, body: Any, states: list[Value], scanned: list[tuple]) -> tuple:
-    sizes = [g.shape(x)[g.axis(axis, g.rank(x))] for x, axis, _ in scanned]
+    scanned = [(x, g.axis(axis, g.rank(x)), reverse) for x, axis, reverse in scanned]
+    sizes = [g.shape(x)[axis] for x, axis, _ in scanned]
     length = next((s for s in sizes if not is_symbolic(s)), sizes[0])
+
+    def whole(x: Any, axis: int) -> Any:
+        shape = g.shape(x)
+        return g.checked(x, [*shape[:axis], length, *shape[axis + 1 :]])
+
+    scanned = [(whole(x, axis), axis, reverse) for x, axis, reverse in scanned]
 
     def step(number: Value, cond: Value, carried: list[Value]) -> tuple:
         i = number.array.reshape(()).item()
         parts = []
         for x, axis, reverse in scanned:
-            axis = g.axis(axis, g.rank(x))
             at = g.scalars.sub(g.scalars.sub(length, 1), i) if reverse else i
             row = g.emit(take_ranges(g, x, {axis: Range(at, g.scalars.add(at, 1), 1)}))
             shape = g.shape(x)

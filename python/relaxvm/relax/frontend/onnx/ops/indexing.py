@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from relaxvm import relax
@@ -35,6 +37,11 @@ def _from_front(g: Graph, indices: Value, size, name: str = "indices"):
     return op.where(op.less(expr, g.scalar(0, expr)), op.add(expr, limit), expr)
 
 
+def _with_elements(g: Graph, x: Any, axis: int, count: Any) -> Any:
+    """`x`, whose axis has so many elements or more: checked while running."""
+    return g.at_least(x, [count if i == axis else 0 for i in range(g.rank(x))])
+
+
 @onnx_op("Gather", since=1)
 def gather(g: Graph, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
     axis = g.axis(axis, g.rank(x))
@@ -45,8 +52,13 @@ def gather(g: Graph, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
             index = index + size if index < 0 else index
             if not is_symbolic(size) and not 0 <= index < size:
                 raise InvalidModel(f"index {index} is out of range for an axis of {size} elements")
+            x = _with_elements(g, x, axis, index + 1)
             row = take_ranges(g, x, {axis: Range(index, index + 1, 1)})
             return op.squeeze(row, axis=[axis])
+    if isinstance(indices, Known) and indices.is_constant and indices.array.size:
+        if is_symbolic(size):
+            last, first = int(indices.array.max()), int(indices.array.min())
+            x = _with_elements(g, x, axis, max(last + 1, -first))
     return op.take(x, _from_front(g, indices, size), axis=axis)
 
 
@@ -141,6 +153,7 @@ def top_k(
     if not is_symbolic(k[0]):
         return _top_k(g, x, k[0], axis, bool(largest))
     axis = g.axis(axis, g.rank(x))
+    x = _with_elements(g, x, axis, k[0])
     order = op.argsort(x, axis=axis, descending=bool(largest), dtype="int64")
     first = g.emit(take_ranges(g, g.emit(order), {axis: Range(0, k[0], 1)}))
     return op.gather_elements(x, first, axis=axis), first
@@ -152,6 +165,7 @@ def _top_k(g, x, k, axis, largest):
         shape = g.shape(x)
         shape[axis] = 0
         return op.zeros(shape, g.dtype(x)), op.zeros(shape, "int64")
+    x = _with_elements(g, x, axis, k)
     both = g.emit(op.topk(x, k=k, axis=axis, ret_type="both", largest=largest, dtype="int64"))
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 

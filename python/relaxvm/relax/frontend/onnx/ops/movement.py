@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -131,37 +132,39 @@ def concat(g: Graph, x: Expr, *rest: Expr, axis: int) -> Expr:
     return op.concat([g.checked(p, s) for p, s in zip(parts, shapes)], axis=axis)
 
 
-def _split(g, x, sizes, axis, parts):
+def _split(g, x, sizes, axis, parts, even):
+    """`sizes` along an axis, or `parts` of equal size; if not `even` the last one may be smaller."""
     axis = g.axis(axis, g.rank(x))
-    size = g.shape(x)[axis]
-    s = g.scalars
+    shape, s = g.shape(x), g.scalars
+    size, whole = shape[axis], list(shape)
     if sizes is None:
         each = s.ceildiv(size, parts)
-        sizes = [each] * (parts - 1)
-        sizes.append(s.sub(size, s.mul(each, parts - 1)))
-        if not is_symbolic(sizes[-1]) and sizes[-1] < 0:
-            raise InvalidModel(f"{size} elements cannot be split into {parts} parts")
-    total = 0
-    outputs = []
+        most = s.mul(each, parts - 1)
+        sizes = [each] * (parts - 1) + [each if even else s.sub(size, most)]
+        x = g.at_least(x, [*shape[:axis], most, *shape[axis + 1 :]])
+    whole[axis] = functools.reduce(s.add, sizes)
+    if s.differ(whole[axis], size):
+        raise InvalidModel(f"the parts {sizes} do not add up to {size}")
+    x = g.checked(x, whole)
+    total, outputs = 0, []
     for d in sizes:
         end = s.add(total, d)
         outputs.append(take_ranges(g, x, {axis: Range(total, end, 1)}))
         total = end
-    if s.differ(total, size):
-        raise InvalidModel(f"the parts {sizes} do not add up to {size}")
     return tuple(outputs)
 
 
 @onnx_op("Split", since=2)
 def split_2(g: Graph, x: Expr, *, axis: int = 0, split: list[int] | None = None) -> tuple:
-    return _split(g, x, split, axis, len(g.node.output))
+    return _split(g, x, split, axis, len(g.node.output), True)
 
 
 @onnx_op("Split", since=13)
 def split_13(
     g: Graph, x: Expr, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None
 ) -> tuple:
-    return _split(g, x, split, axis, num_outputs or len(g.node.output))
+    even = num_outputs is None
+    return _split(g, x, split, axis, num_outputs or len(g.node.output), even)
 
 
 @onnx_op("Slice", since=1)
@@ -353,19 +356,10 @@ def _pad(g, x, pads, value, mode, axes):
     if not any(before + after):
         return x
     if mode == "reflect":
-        x = _longer_than(g, x, before, after)
+        longest = [max(low, high) for low, high in zip(before, after)]
+        x = g.at_least(x, [n + 1 if n else 0 for n in longest])
     widths = [p for pair in zip(before, after) for p in pair]
     return op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode=_PAD_MODES[mode])
-
-
-def _longer_than(g, x, before, after):
-    """`x`, whose axes must be longer than their mirrored borders: checked while running where sizes are symbolic."""
-    shape = g.shape(x)
-    least = [max(low, high) + 1 if low or high else 0 for low, high in zip(before, after)]
-    bound = [g.scalars.maximum(d, n) if is_symbolic(d) and n else d for d, n in zip(shape, least)]
-    if all(g.scalars.same(d, b) for d, b in zip(shape, bound)):
-        return x
-    return g.match_cast(g.match_cast(x, bound), shape)  # size == max(size, least)
 
 
 def _repeat_border(g, x, axis, before, after, mode):
