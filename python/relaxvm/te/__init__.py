@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor expressions: what a tensor program computes, element by element; with scalar functions for formulas."""
 
+from ..tirx import SizeVar as size_var
 from ..tirx import const
 from ..tirx import op as _scalar
 from .tensor import (
@@ -38,4 +39,4 @@ _SCALAR = (
     "sigmoid sin sinh sqrt tan tanh trunc truncdiv truncmod"
 ).split()
 globals().update({name: getattr(_scalar, name) for name in _SCALAR})
-__all__ += ["const", *_SCALAR]
+__all__ += ["const", "size_var", *_SCALAR]

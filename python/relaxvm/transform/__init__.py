@@ -13,8 +13,10 @@ from .passes import (
     module_pass,
     pass_function,
 )
+from .subset import ApplyPassToFunction
 
 __all__ = [
+    "ApplyPassToFunction",
     "BuiltinPass",
     "ModulePass",
     "Pass",
