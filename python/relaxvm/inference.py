@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """InferenceSession: runs an ONNX model, in place of `onnxruntime.InferenceSession`.
 
-The model is compiled once, when the session is made (or loaded from the compile cache); `run` never
-compiles, whatever the shapes.
+The model is compiled once, when the session is made (or loaded from the compile cache); `run` does
+not compile, whatever the shapes, but for the first value of an overridable initializer.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import threading
@@ -18,7 +19,7 @@ import numpy as np
 from ._session.arguments import Checker
 from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
 from ._session.binding import IOBinding
-from ._session.build import Compiled, compile_model
+from ._session.build import Compiled, compile_model, compile_overriding
 from ._session.options import SessionOptions, folder_of_weights, warn_of_ignored
 from ._session.ort_values import OrtValue, array_of
 from ._session.signature import ModelMetadata, NodeArg
@@ -83,7 +84,13 @@ class InferenceSession:
         self._options = SessionOptions() if sess_options is None else sess_options
         warn_of_ignored(self._options)
         threads, folder = _threads(num_threads, sess_options), folder_of_weights(sess_options)
-        self._compiled: Compiled = compile_model(path_or_bytes, target, cache_dir, threads, folder)
+        self._use(compile_model(path_or_bytes, target, cache_dir, threads, folder))
+        self._overridable = {a.name for a in self._compiled.signature.overridable}
+        self._overriding: dict[frozenset[str], InferenceSession] = {}
+        self._lock = threading.Lock()
+
+    def _use(self, compiled: Compiled) -> None:
+        self._compiled = compiled
         self._checker = Checker(self._compiled.signature)
         self._call = self._compiled.function
         self._names = [spec.name for spec in self._compiled.signature.inputs]
@@ -101,8 +108,12 @@ class InferenceSession:
         return list(self._compiled.signature.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: initializers are compiled into the model."""
-        return []
+        """The initializers that are inputs, too: a run may give another value in place of the model's.
+
+        None before IR version 4, which has all initializers among the inputs.  The first run that
+        gives values compiles a program that takes them; the session without them stays as it is.
+        """
+        return list(self._compiled.signature.overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
         return self._compiled.signature.metadata
@@ -124,6 +135,9 @@ class InferenceSession:
     @num_threads.setter
     def num_threads(self, count: int) -> None:
         self._compiled.set_num_threads(_threads(count, None))
+        with self._lock:
+            for session in self._overriding.values():
+                session._compiled.set_num_threads(self.num_threads)
 
     # ---- running
 
@@ -137,6 +151,13 @@ class InferenceSession:
 
         A classifier's list of dictionaries (ZipMap) is one, from class to float, for each row.
         """
+        if self._overridable and isinstance(input_feed, Mapping):
+            given = self._overridable.intersection(input_feed)
+            unset = {name for name in given if input_feed[name] is None}
+            if unset:
+                input_feed = {n: v for n, v in input_feed.items() if n not in unset}
+            if given := given - unset:
+                return self._taking(frozenset(given)).run(output_names, input_feed)
         wanted = self._checker.outputs(output_names)
         writing = self._writing
         if writing.has_inputs:
@@ -159,6 +180,19 @@ class InferenceSession:
             to_dictionaries(array, self._keys[i]) if i in self._keys else array
             for i, array in zip(wanted, arrays)
         ]
+
+    def _taking(self, names: frozenset[str]) -> InferenceSession:
+        """A session of the same model, whose inputs are also the initializers `names`."""
+        found = self._overriding.get(names)
+        if found is not None:
+            return found
+        with self._lock:
+            if names not in self._overriding:
+                session = copy.copy(self)
+                session._use(compile_overriding(self._compiled, names))
+                session._overridable = set()
+                self._overriding[names] = session
+            return self._overriding[names]
 
     def _run_checked(self, feed: Mapping[str, Any], error: Exception) -> Any:
         """The results of a run that ended in `error`, when that came from arrays that are no dense tensors."""

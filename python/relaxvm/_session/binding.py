@@ -29,7 +29,9 @@ class IOBinding:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._input_names = [a.name for a in session.get_inputs()]
+        self._input_names = [
+            a.name for a in (*session.get_inputs(), *session.get_overridable_initializers())
+        ]
         self._output_names = [a.name for a in session.get_outputs()]
         self._feed: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}  # an array or OrtValue to write to, None for new memory

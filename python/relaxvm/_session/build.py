@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Compiled:
     vm: Any
     function: Callable[..., Any]
     num_threads: int
+    origin: Origin | None = None  # of a model that has overridable initializers
 
     def set_num_threads(self, count: int) -> None:
         self.num_threads = apply_threads(self.vm, count)
@@ -51,6 +52,8 @@ class Source:
     data: bytes | None  # in place of a file
     folder: str | None
     place: str  # what to call it in a message
+    stamp: tuple[int, ...] = ()  # of a file: tells whether somebody wrote to it since
+    as_inputs: tuple[str, ...] = ()  # initializers whose values come with each run
 
     def read(self) -> bytes:
         return Path(self.path).read_bytes() if self.data is None else self.data
@@ -59,6 +62,16 @@ class Source:
         if self.data is None:
             return _digest(self.path)
         return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclasses.dataclass
+class Origin:
+    """What a model was compiled from, and how."""
+
+    model: Source
+    target: Any
+    cache: CompileCache | None
+    external: dict[str, str]  # digests of the files with its weights
 
 
 def compile_model(
@@ -70,14 +83,43 @@ def compile_model(
     """
     model = _source(source, folder)
     cache = _open_cache(cache_dir)
+    return _compiled(Origin(model, target, cache, {}), num_threads)
+
+
+def compile_overriding(compiled: Compiled, names: Iterable[str]) -> Compiled:
+    """The same model as a program that takes the initializers `names` as inputs."""
+    origin = compiled.origin
+    assert origin is not None
+    model = dataclasses.replace(origin.model, as_inputs=tuple(sorted(names)))
+    with _translated():
+        is_same = model.data is not None or _stamp(model.path) == model.stamp
+    if is_same:
+        made = _compiled(dataclasses.replace(origin, model=model), compiled.num_threads)
+        if made.origin is not None and made.origin.external == origin.external:
+            return made
+    raise Fail(
+        f"{model.place} or its weights were written to since the session was made; to override"
+        f" the initializers {list(model.as_inputs)}, make a new session"
+    )
+
+
+def _compiled(origin: Origin, num_threads: int) -> Compiled:
+    model, target, cache = origin.model, origin.target, origin.cache
     with _translated():
         if cache is None:
-            executable, signature, _ = _compile(model, target)
+            executable, signature, external = _compile(model, target)
         else:
-            executable, signature = _through_cache(cache, model, target)
+            executable, signature, external = _through_cache(cache, model, target)
         loaded = _load(executable, signature, num_threads)
+    if signature.overridable or model.as_inputs:
+        loaded.origin = dataclasses.replace(origin, external=external)
     _release_compiler()
     return loaded
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    info = os.stat(path)
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _release_compiler() -> None:
@@ -102,13 +144,14 @@ def _source(source: Any, folder: str | None) -> Source:
             raise NoSuchFile(f"'{path}' is not a file; give the path of an ONNX file")
         with open(path, "rb") as file:
             file.read(1)
+        stamp = _stamp(path)
     except FileNotFoundError as e:
         if isinstance(e, NoSuchFile):
             raise
         raise NoSuchFile(f"there is no file '{path}'") from e
     except (OSError, ValueError) as e:
         raise Fail(f"'{path}' cannot be read: {e}") from e
-    return Source(path, None, os.path.dirname(os.path.abspath(path)), f"'{path}'")
+    return Source(path, None, os.path.dirname(os.path.abspath(path)), f"'{path}'", stamp)
 
 
 def _open_cache(cache_dir: Any) -> CompileCache | None:
@@ -119,9 +162,14 @@ def _open_cache(cache_dir: Any) -> CompileCache | None:
     return cache if cache.usable() else None
 
 
-def _through_cache(cache: CompileCache, model: Source, target: Any) -> tuple[Any, Signature]:
+# The executable, its signature, and the digests of the files beside the model with its weights.
+_Made = tuple[Any, Signature, dict[str, str]]
+
+
+def _through_cache(cache: CompileCache, model: Source, target: Any) -> _Made:
     digest = model.digest()
-    key = key_of("inference", build_id(), str(target), machine(), _settings(), digest)
+    parts = ("inference", build_id(), str(target), machine(), _settings(), digest)
+    key = key_of(*parts, *model.as_inputs)
     cached = _cached(cache, key, model.folder)
     if cached is not None:
         return cached
@@ -133,14 +181,14 @@ def _through_cache(cache: CompileCache, model: Source, target: Any) -> tuple[Any
         info = {"signature": signature.to_json(), "external": external}
         # A file that somebody wrote to meanwhile is not what the key says.
         if model.digest() != digest or not cache.put(key, executable.export_library, info):
-            return executable, signature
+            return executable, signature, external
         # What the compiler used can be given back: the file has all that the model needs.
         del executable
         cached = _cached(cache, key, model.folder)
-        return cached if cached is not None else _compile(model, target)[:2]
+        return cached if cached is not None else _compile(model, target)
 
 
-def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Signature] | None:
+def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
     from .. import runtime
 
     found = cache.find(key)
@@ -151,22 +199,24 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> tuple[Any, Sig
         for name, digest in info["external"].items():
             if folder is None or _digest(os.path.join(folder, name)) != digest:
                 return None
-        return runtime.load_module(str(library)), Signature.from_json(info["signature"])
+        signature = Signature.from_json(info["signature"])
+        return runtime.load_module(str(library)), signature, info["external"]
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as e:
         logger.warning("cache entry %s is not used: %s", key, e)
         cache.drop(key)
         return None
 
 
-def _compile(source: Source, target: Any) -> tuple[Any, Signature, dict[str, str]]:
-    """The executable, its signature, and the digests of the files beside the model with its weights."""
+def _compile(source: Source, target: Any) -> _Made:
     from .._compile import compile_last
     from ..relax.frontend.onnx import from_onnx
-    from ..relax.frontend.onnx.load import external_locations, parse
+    from ..relax.frontend.onnx.load import drop_values, external_locations, parse
 
     model = parse(source.read(), source.folder, source.place)
-    signature = Signature.of_proto(model.proto)
     names = sorted(external_locations(model.proto))
+    if source.as_inputs:
+        drop_values(model.proto.graph, set(source.as_inputs))
+    signature = Signature.of_proto(model.proto)
     module = from_onnx(model)
     signature = signature.with_types(module)
     del model  # the weights are in the module now

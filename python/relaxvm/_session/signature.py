@@ -72,9 +72,12 @@ class ModelMetadata:
 class Signature:
     inputs: list[NodeArg]
     outputs: list[NodeArg]
-    initializers: list[str]  # graph inputs that have a value in the model
+    initializers: list[str]  # graph inputs whose value is in the model, for good
     metadata: ModelMetadata
     texts: list[str] = dataclasses.field(default_factory=list)  # a program knows them by place
+    overridable: list[NodeArg] = dataclasses.field(
+        default_factory=list
+    )  # a run may give another value
 
     @staticmethod
     def of_proto(proto: Any) -> Signature:
@@ -84,6 +87,9 @@ class Signature:
         weights = {t.name for t in graph.initializer} | {
             t.values.name for t in graph.sparse_initializer
         }
+        valued = [i for i in graph.input if i.name in weights]
+        # Before IR version 4 all initializers had to be inputs: it says nothing about them.
+        is_fixed = proto.ir_version < 4
         keys = {n.output[0]: _keys_of_map(n) for n in graph.node if n.op_type == "ZipMap"}
         return Signature(
             [_node_arg(i) for i in graph.input if i.name not in weights],
@@ -91,7 +97,7 @@ class Signature:
                 _map_arg(o.name, keys[o.name]) if o.name in keys else _node_arg(o)
                 for o in graph.output
             ],
-            [i.name for i in graph.input if i.name in weights],
+            [i.name for i in valued] if is_fixed else [],
             ModelMetadata(
                 {p.key: p.value for p in proto.metadata_props},
                 proto.doc_string,
@@ -102,6 +108,7 @@ class Signature:
                 proto.model_version,
             ),
             texts_of(proto),
+            [] if is_fixed else [_node_arg(i) for i in valued],
         )
 
     def with_types(self, module: Any) -> Signature:
@@ -129,6 +136,7 @@ class Signature:
             list(data["initializers"]),
             ModelMetadata(**data["metadata"]),
             list(data.get("texts", [])),
+            [NodeArg(**a) for a in data.get("overridable", [])],
         )
 
 

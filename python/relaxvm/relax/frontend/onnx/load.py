@@ -282,6 +282,23 @@ def external_locations(proto: onnx.ModelProto) -> set[str]:
     return names
 
 
+def drop_values(graph: onnx.GraphProto, names: set[str]) -> None:
+    """Makes plain inputs of the inputs `names` that have a value; one without a shape gets its rank."""
+    ranks = {t.name: len(t.dims) for t in graph.initializer}
+    ranks |= {s.values.name: len(s.dims) for s in graph.sparse_initializer}
+    for info in graph.input:
+        shape = info.type.tensor_type.shape
+        if info.name in names and not info.type.tensor_type.HasField("shape"):
+            shape.SetInParent()
+            for _ in range(ranks[info.name]):
+                shape.dim.add()
+    tensors = [t for t in graph.initializer if t.name not in names]
+    sparse = [s for s in graph.sparse_initializer if s.values.name not in names]
+    del graph.initializer[:], graph.sparse_initializer[:]
+    graph.initializer.extend(tensors)
+    graph.sparse_initializer.extend(sparse)
+
+
 def _number(entries: dict[str, str], key: str, label: str) -> int | None:
     text = entries.get(key)
     if text is None or text == "":
