@@ -198,13 +198,21 @@ class InferenceSession:
         """The results of a run that ended in `error`, when that came from arrays that are no dense tensors."""
         arrays = self._checker.inputs(feed)
         if all(array is feed[n] and is_lendable(array) for n, array in zip(self._names, arrays)):
-            raise Fail(str(error)) from error
+            raise self._failure(error, arrays) from error
         try:
             return self._call(*[borrow(array) for array in arrays])
         except MemoryError:
             raise
         except Exception as e:
-            raise Fail(str(e)) from e
+            raise self._failure(e, arrays) from e
+
+    def _failure(self, error: Exception, arrays: Sequence[Any]) -> Fail:
+        given = [
+            f"'{name}' {list(array.shape)}"
+            for name, array in zip(self._names, arrays)
+            if hasattr(array, "shape")
+        ]
+        return Fail(f"{error} (shapes given: {', '.join(given)})" if given else str(error))
 
     def run_with_ort_values(
         self,

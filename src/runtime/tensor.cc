@@ -89,7 +89,8 @@ int64_t TensorBytes(ffi::ShapeView shape, DLDataType dtype) {
   bool is_empty = false;
   for (int64_t dim : shape) {
     if (dim < 0)
-      Fail(ErrorKind::kValueError, "a dimension of a tensor is ", dim, "; dimensions start at 0");
+      Fail(ErrorKind::kValueError, "a dimension of a tensor is ", dim,
+           "; dimensions start at 0, and an operator's window must fit into its data");
     is_empty |= dim == 0;
   }
   if (is_empty) return 0;

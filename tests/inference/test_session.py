@@ -386,6 +386,14 @@ def test_a_relation_that_does_not_hold_is_an_error_of_the_run(session):
         s.run(None, {"a": np.ones(3, "f4"), "b": np.ones(4, "f4")})
 
 
+def test_a_window_larger_than_its_data_is_an_error_that_names_the_shapes(session):
+    s = session("g (float[n,1,h] x, float[1,1,5] w) => (float[a,b,c] y) { y = Conv(x, w) }")
+    w = np.ones((1, 1, 5), "f4")
+    assert s.run(None, {"x": np.ones((2, 1, 5), "f4"), "w": w})[0].shape == (2, 1, 1)
+    with pytest.raises(inference.Fail, match=r"window.*'x' \[2, 1, 3\], 'w' \[1, 1, 5\]"):
+        s.run(None, {"x": np.ones((2, 1, 3), "f4"), "w": w})
+
+
 # ---- cache
 
 

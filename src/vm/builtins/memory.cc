@@ -43,8 +43,12 @@ void AllocStorage(Args args, ffi::Any* result) {
   CheckScope(args, 4);
   if (size.size() != 1) Fail(ErrorKind::kValueError, "the size of a storage is one number");
   constexpr int64_t kMost = int64_t{1} << 48;
-  if (size[0] < 0 || size[0] > kMost) {
-    Fail(ErrorKind::kValueError, "a storage cannot have ", size[0], " bytes");
+  if (size[0] < 0) {
+    Fail(ErrorKind::kValueError, "tensors of this run would need ", size[0],
+         " bytes; an input is smaller than the window of an operator, or than what it cuts off");
+  }
+  if (size[0] > kMost) {
+    Fail(ErrorKind::kValueError, "a storage cannot have ", size[0], " bytes; 2^48 are the most");
   }
   int64_t most = IsVoid(dtype) ? size[0] : SizeInBytes(ElementOf(dtype), size[0]);
   *result = runtime::Storage(args.context->vm->pool(args.Int(2)), static_cast<size_t>(size[0]),
