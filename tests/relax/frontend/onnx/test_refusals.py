@@ -51,7 +51,7 @@ def of_two_sizes(*sizes):
          "t = Squeeze(x) v = Transpose<perm=[0]>(t) k = Constant<value_ints=[2, -1]>()"
          " y = Reshape(v, k)", of_sizes(4, 6), of_sizes(1)),
         ("(float[n] x, float[m] w) => (float t, float[k] y)", SCAN,
-         of_two_sizes((3, 3), (1, 1)), of_two_sizes((3, 2), (2, 3), (1, 0))),
+         of_two_sizes((3, 3), (1, 1)), of_two_sizes((3, 2), (2, 3), (1, 0), (0, 0))),
     ],
 )  # fmt: skip
 def test_what_a_node_does_not_take(signature, body, good, bad, make_model, run_model_once):
@@ -69,6 +69,38 @@ def test_parts_of_equal_size_before_the_last_could_be_smaller(make_model, run_mo
     np.testing.assert_array_equal(run({"x": np.float32([1, 2, 3, 4])})[0], [1, 2])
     with pytest.raises(RuntimeError, match="Split.*expected to be 6, but it is 5"):
         run({"x": np.zeros(5, "f4")})
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "good", "bad", "message"),
+    [
+        ("(float[n] x, int64[1] a) => (float[k] y, int64[k] i)", "y, i = TopK(x, a)", [0], [-2],
+         "TopK.*match_cast of 'k_must_not_be_negative'.* but it is -2"),
+        ("(float[n] x, int64[2] a) => (float[k] y)", "y, z = Split(x, a)", [2, 1], [-1, 4],
+         "Split.*match_cast of 'split_must_not_be_negative'.* but it is -1"),
+        ("(float[n] x, int64[1] a) => (float[k] y)", "y = ConstantOfShape(a)", [0], [-3],
+         "ConstantOfShape.*match_cast of 'shape_must_not_be_negative'.* but it is -3"),
+    ],
+)  # fmt: skip
+def test_sizes_from_data_are_not_negative(
+    signature, body, good, bad, message, make_model, run_model_once
+):
+    run = run_model_once(make_model(f"g {signature} {{ {body} }}", 17))
+    x = np.arange(3, dtype="f4")
+    (y, *_) = run({"x": x, "a": np.array(good)})
+    assert y.shape == (good[0],)
+    with pytest.raises(RuntimeError, match=message):
+        run({"x": x, "a": np.array(bad)})
+
+
+def test_a_loop_of_a_negative_number_of_rounds_has_none(make_model, run_model_once):
+    model = make_model(
+        "g (float[n] x, int64 m) => (float[n] y) { y = Loop<body = body (int64 i, bool go, float[n] a)"
+        " => (bool on, float[n] b) { on = Identity(go) b = Add(a, a) }>(m, , x) }"
+    )
+    run, x = run_model_once(model), np.float32([1, 2])
+    for rounds, factor in ((-5, 1), (0, 1), (2, 4)):
+        np.testing.assert_array_equal(run({"x": x, "m": np.array(rounds)})[0], x * factor)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -430,7 +430,7 @@ class Graph:
     def as_dims(self, value: Value, name: str) -> list:
         if isinstance(value, Known):
             return self._elements(value)
-        return self.run_time_dims(self.as_expr(value, name), name)
+        return self.run_time_dims(self.as_expr(value, name), name, is_checked=True)
 
     def as_offsets(self, value: Value, name: str) -> list:
         """Of what is computed from data: a difference of two dimensions, so that no sign is assumed."""
@@ -445,8 +445,11 @@ class Graph:
     def _elements(self, value: Known) -> list:
         return [self.scalars.simplify(v) for v in value.array.reshape(-1).astype(object)]
 
-    def run_time_dims(self, expr: Any, name: str) -> list:
-        """Dimensions that the model computes from data: read from the tensor while running."""
+    def run_time_dims(self, expr: Any, name: str, is_checked: bool = False) -> list:
+        """Dimensions that the model computes from data: read from the tensor while running.
+
+        If `is_checked`, what is below 0 is refused then; otherwise there must be no such number.
+        """
         shape = self.shape(expr)
         if len(shape) > 1 or any(is_symbolic(d) for d in shape):
             raise UnsupportedModel(f"input '{name}' must have a known number of elements")
@@ -456,8 +459,16 @@ class Graph:
         if not shape:
             expr = self.emit(op.reshape(expr, [1]))
         dims = [self.dimensions.fresh(f"{name}_{i}") for i in range(count)]
-        value = self.emit(op.tensor_to_shape(expr))
-        self.builder.match_cast(value, relax.ShapeType(dims), self.hint())
+        if not is_checked:
+            value = self.emit(op.tensor_to_shape(expr))
+            self.builder.match_cast(value, relax.ShapeType(dims), self.hint())
+            return dims
+        # One cast for both: of one whose sizes nothing uses nothing would be left.
+        below = self.emit(op.minimum(expr, self.constant(0, "int64")))
+        value = self.emit(op.tensor_to_shape(self.emit(op.concat([expr, below], axis=0))))
+        self.builder.match_cast(
+            value, relax.ShapeType([*dims, *[0] * count]), f"{name}_must_not_be_negative"
+        )
         return dims
 
     def _materialise(self, value: Known) -> Any:

@@ -55,6 +55,9 @@ def loop(
     *carried: Value,
     body: Subgraph,
 ) -> tuple:
+    if limit is not None and not isinstance(limit, Known):
+        limit_expr = g.as_expr(limit, "M")
+        limit = g.to_value(g.emit(op.maximum(limit_expr, g.scalar(0, limit_expr))))
     count = None if limit is None else g.as_dims(limit, "M")[0]
     if isinstance(count, int) and count >= np.iinfo(np.int64).max:
         count = None
@@ -114,8 +117,11 @@ def _scan(g: Graph, body: Any, states: list[Value], scanned: list[tuple]) -> tup
     scanned = [(x, g.axis(axis, g.rank(x)), reverse) for x, axis, reverse in scanned]
     sizes = [g.shape(x)[axis] for x, axis, _ in scanned]
     length = next((s for s in sizes if not is_symbolic(s)), sizes[0])
+    if not is_symbolic(length) and length == 0:
+        raise InvalidModel("its scan inputs have no elements to scan; give them 1 or more")
 
     def whole(x: Any, axis: int) -> Any:
+        x = g.at_least(x, [1 if i == axis else 0 for i in range(g.rank(x))])
         shape = g.shape(x)
         return g.checked(x, [*shape[:axis], length, *shape[axis + 1 :]])
 

@@ -161,6 +161,8 @@ def top_k(
 
 def _top_k(g, x, k, axis, largest):
     axis = g.axis(axis, g.rank(x))
+    if k < 0:
+        raise InvalidModel(f"k is {k}, but it is a number of elements: give 0 or more")
     if k == 0:
         shape = g.shape(x)
         shape[axis] = 0

@@ -92,7 +92,12 @@ def _left_over(g, have, dims, rest):
             del left[match]
     total, known = g.product(left), g.product(right)
     if not is_symbolic(total) and not is_symbolic(known):
-        if known == 0 or total % known:
+        if known == 0:
+            raise InvalidModel(
+                f"shape {dims} has a 0 beside the -1, which may be anything then;"
+                f" give a number in the place of the -1 (the input has shape {have})"
+            )
+        if total % known:
             raise InvalidModel(f"an input of shape {have} cannot have shape {dims}")
     return s.floordiv(total, known)
 
@@ -142,6 +147,8 @@ def _split(g, x, sizes, axis, parts, even):
         most = s.mul(each, parts - 1)
         sizes = [each] * (parts - 1) + [each if even else s.sub(size, most)]
         x = g.at_least(x, [*shape[:axis], most, *shape[axis + 1 :]])
+    elif any(not is_symbolic(d) and d < 0 for d in sizes):
+        raise InvalidModel(f"the parts {sizes} are numbers of elements: give 0 or more for each")
     whole[axis] = functools.reduce(s.add, sizes)
     if s.differ(whole[axis], size):
         raise InvalidModel(f"the parts {sizes} do not add up to {size}")
