@@ -536,7 +536,7 @@ def branch(b, x):
     return Value(b.node("If", condition, **graphs), x.dims)
 
 
-def model_of(seed: int, steps: int = 12, of: list | None = None) -> tuple[onnx.ModelProto, list[Value]]:  # fmt: skip
+def model_of(seed: int, steps: int = 12, of: list | None = None, opset: int = OPSET) -> tuple[onnx.ModelProto, list[Value]]:  # fmt: skip
     """The model and its inputs, by steps out of `of`; every value that no node reads is an output."""
     b = Builder(seed)
     shapes: list[tuple[Dim, ...]] = [
@@ -562,7 +562,7 @@ def model_of(seed: int, steps: int = 12, of: list | None = None) -> tuple[onnx.M
         [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, None) for v in outputs],
         b.weights,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     return model, b.inputs
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from random_graphs import feeds_of, model_of
+from random_graphs import STEPS, feeds_of, model_of
 from random_steps import FEEDS, WIDE
+from random_types import OPSETS, TYPED
 
 pytestmark = pytest.mark.peer
 
@@ -56,4 +57,12 @@ def test_model(seed, run_model_once):
 def test_model_of_more_steps(seed, run_model_once):
     """Some seeds end ONNX Runtime itself, where a size is 0; none of those that run by default."""
     model, inputs = model_of(seed, 10, WIDE)
+    compare(model, feeds_of(seed, inputs, FEEDS), run_model_once)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, LAST))
+def test_model_of_other_types(seed, run_model_once):
+    """Half of the steps are of other element types; the opset goes round with the seed."""
+    steps = TYPED * (len(STEPS) // len(TYPED) + 1) + STEPS
+    model, inputs = model_of(seed, 10, steps, OPSETS[seed % len(OPSETS)])
     compare(model, feeds_of(seed, inputs, FEEDS), run_model_once)
