@@ -26,6 +26,9 @@ constexpr int64_t kMostTilesOfBytes = 48;
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
 constexpr int64_t kTasksPerCore = 4;
+constexpr int64_t kMostRowsOfTile = 16;  // of a product
+// Bytes of weights that are fetched ahead: a panel's points follow each other in memory.
+constexpr int64_t kFetchAhead = 2048;
 
 class WinogradEmitter {
  public:
@@ -130,11 +133,12 @@ class WinogradEmitter {
     return ir::And(ir::LessEqual(0, first), ir::Less(first + reach, size));
   }
 
-  // As many tiles as leave their transforms in half of the cache, all blocks alike.  Of a number of
-  // images that is not known each one is cut alike, or as many as fit are one block.
+  // As many tiles as leave their transforms in five eighths of the cache, all blocks alike: each
+  // block reads all weights.  Of a number of images that is not known each one is cut alike, or as
+  // many as fit are one block.
   void ChooseBlock() {
     const int64_t bytes_of_tile = points_ * SizeInBytes(form_.Transformed()) * stride_;
-    const int64_t fit = std::clamp<int64_t>(machine_.l2_bytes / 2 / bytes_of_tile, 6,
+    const int64_t fit = std::clamp<int64_t>(machine_.l2_bytes * 5 / 8 / bytes_of_tile, 6,
                                             form_.of_bytes ? kMostTilesOfBytes : kMostTiles);
     if (has_depth_) return ChooseLayers(fit);
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
@@ -347,13 +351,13 @@ class WinogradEmitter {
     const int64_t depth = form_.Depth();
     c.stage.reduce = {{tap, Expr(taps_)}, {k, Expr(depth)}};
     c.panel_width = width_;
+    c.fetch_b = {kMostRowsOfTile, kFetchAhead, false};
     // A kernel element's layer lies a block of tiles behind that of the one before.
     const Expr slot = c.row.var + tap * Expr(block_);
     c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k * Expr(c.group)});
     c.b = BufferLoad(
         weight_,
-        {((((point * Expr(form_.groups * panels_) + group_ * Expr(panels_) + panel) * Expr(taps_) +
-            tap) *
+        {(((((group_ * Expr(panels_) + panel) * Expr(points_) + point) * Expr(taps_) + tap) *
                Expr(depth) +
            k) *
               Expr(width_) +
@@ -368,7 +372,7 @@ class WinogradEmitter {
     for (int64_t v = 0; v < vectors; ++v) columns.push_back({v * lanes_, lanes_});
     const int64_t most = std::clamp<int64_t>(
         vectors == 1 ? machine_.num_vectors - 2 : (machine_.num_vectors - 1 - vectors) / vectors, 1,
-        16);
+        kMostRowsOfTile);
     // Tiles that end with an image, where those are not much lower.
     const bool ends = image_tiles_ <= most && image_tiles_ * 2 > most && block_ % image_tiles_ == 0;
     const int64_t tiles = ends ? block_ / image_tiles_ : (rows + most - 1) / most;

@@ -133,8 +133,8 @@ PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const 
       shape,
       [&](const Indices& i) {
         const int64_t panels = form.PanelsOfGroup();
-        const Expr of_group = ir::FloorMod(i[2], panels) * Expr(form.width) + i[4];
-        const Expr filter = ir::FloorDiv(i[2], panels) * Expr(form.filters) + of_group;
+        const Expr of_group = ir::FloorMod(i[0], panels) * Expr(form.width) + i[4];
+        const Expr filter = ir::FloorDiv(i[0], panels) * Expr(form.filters) + of_group;
         Expr channel = ir::FloorMod(i[3], form.Depth()), inside = ir::Less(of_group, form.filters);
         if (form.of_bytes) {
           channel = channel * Expr(form.Pair()) + i[5];
@@ -148,7 +148,7 @@ PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const 
                 from = {ir::FloorDiv(i[3], c.channels), at[0], at[1], channel, filter};
               return x(from);
             },
-            i[0], i[1]);
+            i[1], i[2]);
         return ir::IfThenElse(inside, sum, ir::Const(form.Transformed(), 0));
       },
       "transformed");
@@ -301,7 +301,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   const WinogradForm form = FormOf(*c, machine);
   if (!IsWorthIt(*c, form, machine)) return std::nullopt;
 
-  ffi::Array<Expr> shape = {form.Size(), form.Size(), form.groups * form.PanelsOfGroup(),
+  ffi::Array<Expr> shape = {form.groups * form.PanelsOfGroup(), form.Size(), form.Size(),
                             c->layers * form.Depth(), form.width};
   if (form.of_bytes) shape.push_back(form.Pair());
   const Buffer weight(plain->name, shape, form.Transformed());

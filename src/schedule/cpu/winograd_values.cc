@@ -119,9 +119,9 @@ Expr WinogradProduct(const WinogradForm& form, const WinogradLoad& input,
     panel = group * Expr(form.PanelsOfGroup()) + ir::FloorDiv(filter, form.width);
   }
   const Expr column = ir::FloorMod(filter, form.width);
-  if (!form.of_bytes) return input(from) * weight({i[0], i[1], panel, k, column});
+  if (!form.of_bytes) return input(from) * weight({panel, i[0], i[1], k, column});
   const Indices of_weight = {
-      i[0], i[1], panel, ir::FloorDiv(k, form.Pair()), column, ir::FloorMod(k, form.Pair())};
+      panel, i[0], i[1], ir::FloorDiv(k, form.Pair()), column, ir::FloorMod(k, form.Pair())};
   return ir::Cast(form.Summed(), input(from)) * ir::Cast(form.Summed(), weight(of_weight));
 }
 
