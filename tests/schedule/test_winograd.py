@@ -4,6 +4,8 @@ with what follows them, the same with any number of threads; and only where it i
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes  # noqa: F401 - NumPy learns bfloat16
 import numpy as np
 import pytest
@@ -108,6 +110,33 @@ def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
 
 
+# channels, filters, padding
+OPEN = [(128, 96, 1), (96, 104, 1), (128, 128, 0), (96, 128, 2)]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("channels, filters, padding", OPEN)
+def test_images_of_few_tiles_and_of_many(
+    channels: int, filters: int, padding: int, dtype: str, target: str
+) -> None:
+    module, _, w, bias = convolution((1, 3, 3, channels, filters, padding), 3, dtype)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
+    rng = np.random.default_rng(1)
+    error = 4e-6 if dtype == "float32" else 2e-3
+    for shape in [(1, 1, 1), (1, 3, 4), (2, 5, 5), (0, 6, 8), (3, 2, 9), (1, 7, 7), (1, 20, 21)]:
+        if min(shape[1:]) + 2 * padding < 3:
+            continue
+        x = rng.standard_normal((*shape, channels), dtype=np.float32).astype(dtype)
+        want = expected((*shape, channels, filters, padding), x, w, bias)
+        vm.set_num_threads(1)
+        alone = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+        assert alone.shape == want.shape
+        assert np.max(np.abs(alone - want), initial=0) <= error * np.max(np.abs(want), initial=0)
+        vm.set_num_threads(3)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
+
+
 # images, depth, height, width, channels, filters, layers of the kernel, padding of the depth
 VOLUMES = [
     (1, 8, 16, 16, 16, 16, 3, 1),
@@ -183,8 +212,8 @@ def test_half_precision_is_transformed_in_float32(
     assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 2.5 * least
 
 
-def lowered(case: tuple[int, ...], dtype: str = "float32") -> str:
-    module, *_ = convolution(case, 3, dtype)
+def lowered(case: tuple[int, ...], dtype: str = "float32", unknown: int = 3) -> str:
+    module, *_ = convolution(case, unknown, dtype)
     # Caches of a known size.
     target = "llvm -mcpu=icelake-server"
     return relaxvm.compile(module, target=target, stop_after="lowered").script()
@@ -197,6 +226,13 @@ def test_only_where_it_is_worth_it() -> None:
     assert "winograd" not in lowered((1, 28, 28, 1024, 1024, 1)), "the cache does not hold weights"
     assert "winograd" not in lowered((1, 28, 28, 64, 64, 1, 8, 1)), "a group fills half a vector"
     assert "winograd" not in lowered((1, 12, 12, 64, 64, 12, 1, 12)), "phases do not fill tiles"
+
+
+def test_plain_weights_stand_behind_the_points_where_images_may_be_small() -> None:
+    points_and_plain = re.compile(r"\b45\b")
+    assert points_and_plain.search(lowered((1, 28, 28, 128, 128, 1)))
+    assert not points_and_plain.search(lowered((1, 28, 28, 128, 128, 1), unknown=1))
+    assert not points_and_plain.search(lowered((1, 28, 28, 64, 64, 1))), "reading them is quick"
 
 
 @pytest.mark.parametrize("case", GROUPS + DILATED[:2] + CASES[:2], ids=str)

@@ -114,8 +114,15 @@ class Scheduler {
     }
     for (size_t i = at; i < at + 2; ++i)
       context_.gone.insert(context_.program.stages[i].out->get());
-    return EmitWinograd(form, context_.program.stages[at], context_.program.stages[at + 1],
-                        context_.program.stages[at + 2], context_.machine, &context_.analyzer);
+    const Stage &input = context_.program.stages[at], &product = context_.program.stages[at + 1],
+                &output = context_.program.stages[at + 2];
+    const Stmt tiles =
+        EmitWinograd(form, input, product, output, context_.machine, &context_.analyzer);
+    if (!form.has_plain) return tiles;
+    const Stage plain = SplitAxes(PlainStage(form, input, product, output), &context_.analyzer);
+    const auto direct = EmitContraction(plain, context_.machine, &context_.analyzer);
+    RELAXVM_CHECK(direct.has_value()) << "a convolution with the plain weights is no contraction";
+    return tir::IfThenElse(HasFewTiles(form, input, output, context_.machine), *direct, tiles);
   }
 
   // A contraction whose vectors would be mostly empty.

@@ -355,14 +355,15 @@ class WinogradEmitter {
     // A kernel element's layer lies a block of tiles behind that of the one before.
     const Expr slot = c.row.var + tap * Expr(block_);
     c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k * Expr(c.group)});
-    c.b = BufferLoad(
-        weight_,
-        {(((((group_ * Expr(panels_) + panel) * Expr(points_) + point) * Expr(taps_) + tap) *
-               Expr(depth) +
-           k) *
-              Expr(width_) +
-          c.column) *
-         Expr(c.group)});
+    c.b = BufferLoad(weight_,
+                     {(((((group_ * Expr(panels_) + panel) * Expr(form_.PointsAndPlain()) + point) *
+                             Expr(taps_) +
+                         tap) *
+                            Expr(depth) +
+                        k) *
+                           Expr(width_) +
+                       c.column) *
+                      Expr(c.group)});
     c.stage.out = product_;
     const int64_t rows = block_ * layers_;
     c.stage.indices = {point * Expr(product_point_) + c.row.var * Expr(width_) + c.vector.var};

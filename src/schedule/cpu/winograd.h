@@ -40,10 +40,13 @@ struct WinogradForm {
   int64_t dilation = 1;                       // of y and x
   std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
 
-  bool of_bytes = false;  // by integers
+  bool of_bytes = false;   // by integers
+  bool has_plain = false;  // the kernel's nine elements stand behind the points of each panel
 
   int64_t Tile() const { return of_bytes ? 2 : 4; }  // results of a tile along y, or x
   int64_t Size() const { return Tile() + 2; }        // of its input, and of the transform
+  int64_t Points() const { return Size() * Size(); }
+  int64_t PointsAndPlain() const { return Points() + (has_plain ? 9 : 0); }  // of a panel
   int64_t Pair() const { return of_bytes ? 2 : 1; }  // channels that a product takes together
   int64_t Depth() const { return (channels + Pair() - 1) / Pair(); }
   DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
@@ -57,6 +60,12 @@ struct WinogradForm {
 // Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes. Sums of bytes
 // are divided by a stage behind them.
 std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at);
+// Of a form that has the plain weights: the convolution as it is written, with what finishes
+// `output`, and whether there are so few tiles that it is faster.
+Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& product,
+                 const Stage& output);
+Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
+                 const Machine& machine);
 // All three, tile block by tile block; `output` with what finishes it.
 Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,
                   const Stage& output, const Machine& machine, arith::Analyzer* analyzer);

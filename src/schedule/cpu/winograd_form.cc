@@ -34,6 +34,7 @@ constexpr double kBytesFromMemory = 3, kBytesFromCache = 12;
 
 constexpr int64_t kUsualDepth = 16;  // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
+constexpr int64_t kManyWeights = 96 * 96;  // for each kernel element: code for both forms pays
 
 // Of the windows along dimension `d` and three elements of the kernel, the share on data.
 double ShareOnData(const Convolution& c, int64_t d, size_t spatial) {
@@ -126,6 +127,14 @@ bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& ma
   return bytes * static_cast<double>(c.groups) <= cache / 3 && (work + reading) * 1.2 < direct;
 }
 
+// Images may be so small that reading four times as many weights takes longest.
+bool NeedsPlain(const Convolution& c) {
+  const bool is_known =
+      ir::AsInt(c.out.shape()[1]).has_value() && ir::AsInt(c.out.shape()[2]).has_value();
+  return !is_known && !c.has_depth && c.groups == 1 && c.dilation == 1 && !c.of_bytes &&
+         c.channels * c.filters >= kManyWeights;
+}
+
 PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const Buffer& plain,
                           const ffi::Array<Expr>& shape) {
   Tensor x("plain", plain.shape(), plain.elem_dtype());
@@ -133,23 +142,30 @@ PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const 
       shape,
       [&](const Indices& i) {
         const int64_t panels = form.PanelsOfGroup();
-        const Expr of_group = ir::FloorMod(i[0], panels) * Expr(form.width) + i[4];
+        const Expr of_group = ir::FloorMod(i[0], panels) * Expr(form.width) + i[3];
         const Expr filter = ir::FloorDiv(i[0], panels) * Expr(form.filters) + of_group;
-        Expr channel = ir::FloorMod(i[3], form.Depth()), inside = ir::Less(of_group, form.filters);
+        Expr channel = ir::FloorMod(i[2], form.Depth()), inside = ir::Less(of_group, form.filters);
         if (form.of_bytes) {
-          channel = channel * Expr(form.Pair()) + i[5];
+          channel = channel * Expr(form.Pair()) + i[4];
           inside = ir::And(inside, ir::Less(channel, form.channels));
         }
-        const Expr sum = WinogradWeight(
+        Expr value = WinogradWeight(
             form,
             [&](const Indices& at) {
               Indices from = {at[0], at[1], channel, filter};
               if (c.has_depth)
-                from = {ir::FloorDiv(i[3], c.channels), at[0], at[1], channel, filter};
+                from = {ir::FloorDiv(i[2], c.channels), at[0], at[1], channel, filter};
               return x(from);
             },
-            i[1], i[2]);
-        return ir::IfThenElse(inside, sum, ir::Const(form.Transformed(), 0));
+            ir::FloorDiv(i[1], form.Size()), ir::FloorMod(i[1], form.Size()));
+        if (form.has_plain) {
+          const Expr element = i[1] - Expr(form.Points());
+          const Expr plain_value =
+              x({ir::FloorDiv(element, 3), ir::FloorMod(element, 3), channel, filter});
+          value = ir::IfThenElse(ir::Less(element, 0), value,
+                                 ir::Cast(form.Transformed(), plain_value));
+        }
+        return ir::IfThenElse(inside, value, ir::Const(form.Transformed(), 0));
       },
       "transformed");
   return tir::CreatePrimFunc({x}, {transformed});
@@ -240,8 +256,10 @@ std::optional<WinogradForm> CandidateOf(const Stage& input, const Stage& product
                                         const Stage& output, const Buffer& source,
                                         const Buffer& weight) {
   auto extent = [](const Axis& axis) { return ir::AsInt(axis.extent).value_or(0); };
-  WinogradForm form{extent(product.reduce.back()), 0, ir::AsInt(weight.shape()[4]).value_or(0)};
+  WinogradForm form{extent(product.reduce.back()), 0, ir::AsInt(weight.shape()[3]).value_or(0)};
   form.of_bytes = weight.elem_dtype() == Int(16);
+  form.has_plain = !ir::IsIntValue(weight.shape()[1], form.Points());
+  if (!ir::IsIntValue(weight.shape()[1], form.PointsAndPlain())) return std::nullopt;
   const int64_t channels = extent(input.spatial.back()), filters = extent(output.spatial.back());
   if (form.channels < 1 || form.width < 1 || channels % form.channels != 0) return std::nullopt;
   form.groups = channels / form.channels;
@@ -298,10 +316,11 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   const Stage& last = program->stages.back();
   if (last.IsOpaque() || !last.out.has_value() || !func->params.back().same_as(*last.out))
     return std::nullopt;
-  const WinogradForm form = FormOf(*c, machine);
+  WinogradForm form = FormOf(*c, machine);
   if (!IsWorthIt(*c, form, machine)) return std::nullopt;
+  form.has_plain = NeedsPlain(*c);
 
-  ffi::Array<Expr> shape = {form.groups * form.PanelsOfGroup(), form.Size(), form.Size(),
+  ffi::Array<Expr> shape = {form.groups * form.PanelsOfGroup(), form.PointsAndPlain(),
                             c->layers * form.Depth(), form.width};
   if (form.of_bytes) shape.push_back(form.Pair());
   const Buffer weight(plain->name, shape, form.Transformed());
@@ -359,7 +378,7 @@ std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at) {
   if (data.size() != 1 || weights.size() != 2) return std::nullopt;
   const Buffer source(data[0]), weight(weights[weights[0].same_as(*input.out) ? 1 : 0]);
   const bool of_bytes = weight.elem_dtype() == Int(16);
-  if (weight.shape().size() != (of_bytes ? 6U : 5U) || source.shape().size() != rank)
+  if (weight.shape().size() != (of_bytes ? 5U : 4U) || source.shape().size() != rank)
     return std::nullopt;
   const auto form = CandidateOf(input, product, output, source, weight);
   if (!form.has_value()) return std::nullopt;

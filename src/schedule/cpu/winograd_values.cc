@@ -119,9 +119,10 @@ Expr WinogradProduct(const WinogradForm& form, const WinogradLoad& input,
     panel = group * Expr(form.PanelsOfGroup()) + ir::FloorDiv(filter, form.width);
   }
   const Expr column = ir::FloorMod(filter, form.width);
-  if (!form.of_bytes) return input(from) * weight({panel, i[0], i[1], k, column});
-  const Indices of_weight = {
-      panel, i[0], i[1], ir::FloorDiv(k, form.Pair()), column, ir::FloorMod(k, form.Pair())};
+  const Expr point = i[0] * Expr(form.Size()) + i[1];
+  if (!form.of_bytes) return input(from) * weight({panel, point, k, column});
+  const Indices of_weight = {panel, point, ir::FloorDiv(k, form.Pair()), column,
+                             ir::FloorMod(k, form.Pair())};
   return ir::Cast(form.Summed(), input(from)) * ir::Cast(form.Summed(), weight(of_weight));
 }
 

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution whose sizes are not known, where it turns out to be small: its weights are read as
+// they are, as the transformed ones are four times as many.
+#include "schedule/cpu/winograd.h"
+
+namespace relaxvm::schedule::cpu {
+namespace {
+
+// The kernel is 3x3.
+constexpr int64_t kTaps = 3;
+
+}  // namespace
+
+Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& product,
+                 const Stage& output) {
+  const std::vector<Var> reads = ReadsOf(product);
+  const Buffer weight(reads[reads[0].same_as(*input.out) ? 1 : 0]), data(ReadsOf(input)[0]);
+  const Axis down{Var("down", Int(64)), kTaps}, across{Var("across", Int(64)), kTaps},
+      channel{Var("channel", Int(64)), form.channels};
+  const Expr y = output.spatial[1].var + down.var - Expr(form.before[1]),
+             x = output.spatial[2].var + across.var - Expr(form.before[2]);
+  const Var& filter = output.spatial[3].var;
+  auto on_data = [&](const Expr& place, int64_t d) {
+    return ir::And(ir::LessEqual(0, place), ir::Less(place, data.shape()[d]));
+  };
+  const Expr point = Expr(form.Points()) + down.var * Expr(kTaps) + across.var;
+  const Expr times =
+      ir::Cast(form.Summed(), data.Load({output.spatial[0].var, y, x, channel.var})) *
+      weight.Load({ir::FloorDiv(filter, form.width), point, channel.var,
+                   ir::FloorMod(filter, form.width)});
+  Stage plain = output;
+  plain.reduce = {down, across, channel};
+  plain.value = ir::IfThenElse(ir::And(on_data(y, 1), on_data(x, 2)), times,
+                               ir::Const(form.Summed(), 0));
+  return plain;
+}
+
+// Both sides in the time of one multiply-add of vectors, as IsWorthIt counts them.
+Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
+                 const Machine& machine) {
+  constexpr int64_t kBytesFromMemory = 4;
+  const int64_t lanes = machine.Lanes(4), in = (form.channels + lanes - 1) / lanes,
+                out = (form.filters + lanes - 1) / lanes;
+  const int64_t weights = form.channels * form.PanelsOfGroup() * form.width * 4;
+  const Expr pixels =
+      output.spatial[0].extent * output.spatial[1].extent * output.spatial[2].extent;
+  const Expr tiles = input.spatial[2].extent * input.spatial[3].extent * input.spatial[4].extent;
+  const int64_t of_pixel = kTaps * kTaps * form.channels * out + 6,
+                of_tile = form.Points() * (form.channels + 3) * out + 300 * in + 260 * out;
+  return ir::Less(pixels * Expr(of_pixel) + Expr(kTaps * kTaps * weights / kBytesFromMemory),
+                  tiles * Expr(of_tile) + Expr(form.Points() * weights / kBytesFromMemory));
+}
+
+}  // namespace relaxvm::schedule::cpu
