@@ -26,12 +26,12 @@ Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& prod
   const Expr point = Expr(form.Points()) + down.var * Expr(kTaps) + across.var;
   const Expr times =
       ir::Cast(form.Summed(), data.Load({output.spatial[0].var, y, x, channel.var})) *
-      weight.Load({ir::FloorDiv(filter, form.width), point, channel.var,
-                   ir::FloorMod(filter, form.width)});
+      weight.Load(
+          {ir::FloorDiv(filter, form.width), point, channel.var, ir::FloorMod(filter, form.width)});
   Stage plain = output;
   plain.reduce = {down, across, channel};
-  plain.value = ir::IfThenElse(ir::And(on_data(y, 1), on_data(x, 2)), times,
-                               ir::Const(form.Summed(), 0));
+  plain.value =
+      ir::IfThenElse(ir::And(on_data(y, 1), on_data(x, 2)), times, ir::Const(form.Summed(), 0));
   return plain;
 }
 
