@@ -88,6 +88,15 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
   return bytes * static_cast<double>(c.groups) <= cache / 3 && work + reading < direct;
 }
 
+// In the time of a multiply-add of vectors; `steps` are those of a pixel's sum, `in` and `out` are
+// vectors of channels and of filters.
+double CostOfPixel(double steps, double out) { return steps * out + 6; }
+// 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in and
+// out.
+double CostOfTile(double depth, double in, double out) {
+  return 36 * (depth + 3) * out + 300 * in + 260 * out;
+}
+
 // Is the form clearly faster?  In cycles of one multiply-add of vectors; measured shares.
 bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
@@ -113,13 +122,12 @@ bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& ma
   // Weights come from memory in each run, as those of other layers are used between two.
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double bytes = 4.0 * 36 * columns * depth, direct_bytes = bytes / 4;
-  const double direct = images * static_cast<double>(height * across) *
-                            (9 * share * depth / static_cast<double>(c.neighbours) * out + 6) +
+  const double steps = 9 * share * depth / static_cast<double>(c.neighbours);
+  const double direct = images * static_cast<double>(height * across) * CostOfPixel(steps, out) +
                         direct_bytes / kBytesFromMemory;
-  // 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in
-  // and out. Where the kernel is deep some layers are transformed for two blocks.
+  // Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
-  const double work = tiles * (36 * (depth + 3) * out + 300 * again * in + 260 * out);
+  const double work = tiles * CostOfTile(depth, again * in, out);
   const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
   // Transformed weights are four times as large; read once more for some two dozen tiles.
   const double reading =
@@ -344,6 +352,23 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   copy->body = tir::SeqStmt::Flatten(allocs);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
                        TransformWeights(*c, form, plain, shape), shape, form.Transformed()};
+}
+
+Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
+                 const Machine& machine) {
+  constexpr int64_t kBytesFetched = 4;  // from memory, ahead
+  const int64_t lanes = machine.Lanes(4);
+  const auto depth = static_cast<double>(form.channels),
+             in = static_cast<double>((form.channels + lanes - 1) / lanes),
+             out = static_cast<double>((form.filters + lanes - 1) / lanes);
+  const int64_t weights = form.channels * form.PanelsOfGroup() * form.width * 4;
+  const Expr pixels =
+      output.spatial[0].extent * output.spatial[1].extent * output.spatial[2].extent;
+  const Expr tiles = input.spatial[2].extent * input.spatial[3].extent * input.spatial[4].extent;
+  const auto of_pixel = static_cast<int64_t>(CostOfPixel(9 * depth, out)),
+             of_tile = static_cast<int64_t>(CostOfTile(depth, in, out));
+  return ir::Less(pixels * Expr(of_pixel) + Expr(9 * weights / kBytesFetched),
+                  tiles * Expr(of_tile) + Expr(form.Points() * weights / kBytesFetched));
 }
 
 Expr WinogradForm::TilesOf(const Expr& size) const {

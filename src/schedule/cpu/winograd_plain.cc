@@ -35,20 +35,4 @@ Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& prod
   return plain;
 }
 
-// Both sides in the time of one multiply-add of vectors, as IsWorthIt counts them.
-Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
-                 const Machine& machine) {
-  constexpr int64_t kBytesFromMemory = 4;
-  const int64_t lanes = machine.Lanes(4), in = (form.channels + lanes - 1) / lanes,
-                out = (form.filters + lanes - 1) / lanes;
-  const int64_t weights = form.channels * form.PanelsOfGroup() * form.width * 4;
-  const Expr pixels =
-      output.spatial[0].extent * output.spatial[1].extent * output.spatial[2].extent;
-  const Expr tiles = input.spatial[2].extent * input.spatial[3].extent * input.spatial[4].extent;
-  const int64_t of_pixel = kTaps * kTaps * form.channels * out + 6,
-                of_tile = form.Points() * (form.channels + 3) * out + 300 * in + 260 * out;
-  return ir::Less(pixels * Expr(of_pixel) + Expr(kTaps * kTaps * weights / kBytesFromMemory),
-                  tiles * Expr(of_tile) + Expr(form.Points() * weights / kBytesFromMemory));
-}
-
 }  // namespace relaxvm::schedule::cpu
