@@ -50,8 +50,8 @@ ir::Expr DotOfPairs(const ir::Expr& sum, const ir::Expr& a, const ir::Expr& b);
 std::optional<Dot> AsDotOfPairs(const ir::Expr& e);
 inline constexpr const char* kFastPairs = "fast_bfloat16_pairs";
 
-// A program that adds up products: where arithmetic on subnormals takes a machine long, it may take
-// them for 0.
+// A program that adds up products or exponentials: where arithmetic on subnormals takes a machine
+// long, it may take them for 0.
 inline constexpr const char* kFlushSubnormals = "flush_subnormals";
 
 }  // namespace relaxvm::tir

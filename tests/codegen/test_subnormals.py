@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that add up products take subnormal numbers for 0 where arithmetic on them takes long (x86); all others keep
+"""Kernels that add up products or exponentials take subnormal numbers for 0 where arithmetic on them takes long (x86); all others keep
 them, on every thread and also after such a kernel."""
 
 from __future__ import annotations
@@ -68,6 +68,24 @@ def test_sums_of_products_alone(form: Form, known: bool, rows: int, columns: int
         assert not sums.numpy().any()
         np.testing.assert_array_equal(twice.numpy().view("int32"), (y + y).view("int32"))
         assert (y + y)[0] != 0  # this thread's arithmetic is as it was
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("columns", [5, 64, 6625])
+def test_exponentials_beside_the_greatest(known: bool, columns: int) -> None:
+    x = relax.Var("x", relax.TensorType([3 if known else relaxvm.tirx.Var("n", "int64"), columns]))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(op.nn.softmax(x))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=1)
+    data = np.full((3, columns), 7.0, "float32")
+    # e^-90 is subnormal, e^-300 too small for that, e^-87 the least of the others
+    data[:, 1], data[:, 2], data[:, 3] = 7.0 - 90, 7.0 - 300, 7.0 - 87
+    data[2, 4] = -np.inf
+    got = vm["main"](relaxvm.runtime.tensor(data)).numpy()
+    assert not got[:, 1:3].any() and got[2, 4] == 0
+    want = np.exp(data - 7.0, dtype="float64")
+    np.testing.assert_allclose(got, want / want.sum(1, keepdims=True), rtol=1e-5, atol=1.2e-38)
 
 
 def first_loop_is_a_product() -> None:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread treats subnormal numbers while it adds up products: as 0, where arithmetic on them
-// takes x86 a hundred times as long as on others. The caller's state comes back on every way out.
-// MXCSR: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 10.2.3.
+// How a thread treats subnormal numbers while it adds up products or exponentials: as 0, where
+// arithmetic on them takes x86 a hundred times as long as on others. The caller's state comes back
+// on every way out. MXCSR: Intel 64 and IA-32 Architectures Software Developer's Manual, volume
+// 1, 10.2.3.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "codegen/llvm/emitter.h"

@@ -29,18 +29,21 @@ Program WithAttention(Program program, const Machine& traits) {
   return program;
 }
 
-// Multiply-adds of floats, and those among them that are sums of bfloat16 pairs.
-struct Products {
-  bool any = false, pairs = false;
+// What a kernel adds up.
+struct Sums {
+  bool any = false;    // products, or exponentials next to the greatest of them
+  bool pairs = false;  // products of bfloat16 pairs
 };
 
-Products ProductsOf(const Stmt& body) {
-  Products found;
+Sums SumsOf(const Stmt& body) {
+  Sums found;
   tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
     const auto* call = node.as<ir::IntrinObj>();
-    if (call == nullptr || call->intrin != ir::Intrin::kFma) return;
-    found.any = true;
-    found.pairs = found.pairs || tir::AsDotOfPairs(ffi::GetRef<Expr>(call)).has_value();
+    if (call == nullptr) return;
+    const bool product = call->intrin == ir::Intrin::kFma;
+    found.any = found.any || product || call->intrin == ir::Intrin::kExpOfNegative;
+    found.pairs =
+        found.pairs || (product && tir::AsDotOfPairs(ffi::GetRef<Expr>(call)).has_value());
   });
   return found;
 }
@@ -96,9 +99,9 @@ class Scheduler {
     auto copy = ffi::make_object<tir::PrimFuncObj>(*context_.program.func.get());
     copy->body = SeqStmt::Flatten(body);
     copy->attrs.Set(tir::attr::kScheduled, true);
-    const Products products = ProductsOf(copy->body);
-    if (products.any) copy->attrs.Set(tir::kFlushSubnormals, true);
-    if (products.pairs && context_.machine.dot_bf16) copy->attrs.Set(tir::kFastPairs, true);
+    const Sums sums = SumsOf(copy->body);
+    if (sums.any) copy->attrs.Set(tir::kFlushSubnormals, true);
+    if (sums.pairs && context_.machine.dot_bf16) copy->attrs.Set(tir::kFastPairs, true);
     return ir::NodeRef<PrimFunc>(std::move(copy));
   }
 

@@ -25,6 +25,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int64_t kNeighbours = 4;
+constexpr int64_t kSums = 8;         // at once: as many as multiply-adds are under way
 constexpr int64_t kMaxUnrolled = 8;  // of the window's innermost axis
 
 // The window's axis number `axis` runs from `least` on, or up to `end`: formulas of the spatial
@@ -136,7 +137,6 @@ class WindowEmitter {
     outer_.erase(outer_.begin() + static_cast<std::ptrdiff_t>(vector));
     ReadBounds();
     ChooseNeighbours(machine);
-    registers_ = machine.num_vectors >= 32 ? 8 : 4;
   }
 
   Stmt Run() {
@@ -317,7 +317,7 @@ class WindowEmitter {
   // each value of `tile`.  What one tile reads of a chunk of the vector axis, and the filter, stay
   // in the first cache until the next tile reads them.
   Stmt Blocks(const Expr& near, const Axis& tile, int64_t count = 1, bool edge = false) {
-    const int64_t most = std::clamp<int64_t>(registers_ / count, 1, 4);
+    const int64_t most = VectorsOfBlock(std::clamp<int64_t>(kSums / count, 1, 4));
     const int64_t chunk = std::max<int64_t>(1, VectorsAtOnce(count) / most);
     const Expr all = analyzer_->Simplify(ir::FloorDiv(vector_.extent, most * lanes_));
     const bool fits = ir::AsInt(all).value_or(chunk + 1) <= chunk;
@@ -339,6 +339,19 @@ class WindowEmitter {
       seq.push_back(tir::IfThenElse(ir::Less(done, vector_.extent), rest));
     }
     return Again(fits ? tile : kOnce, SeqStmt::Flatten(seq));
+  }
+
+  // How many vectors, of `most` at once, a block has so that few are left over: those run alone, at
+  // half the speed.
+  int64_t VectorsOfBlock(int64_t most) const {
+    const auto extent = ir::AsInt(vector_.extent);
+    if (!extent.has_value()) return most;
+    const int64_t all = extent.value() / lanes_;
+    int64_t best = most;
+    for (int64_t vectors = most - 1; vectors > 1; --vectors) {
+      if (all % vectors < all % best) best = vectors;
+    }
+    return best;
   }
 
   // `body` of each of `blocks`, for each value of `tile`: `chunk` blocks at a time.
@@ -485,8 +498,7 @@ class WindowEmitter {
   arith::Analyzer* analyzer_;
   int64_t l1_bytes_;
   int64_t neighbours_ = 1;
-  int64_t registers_ = 8;  // for sums
-  Expr value_;             // of an element of the window that is inside
+  Expr value_;  // of an element of the window that is inside
   std::vector<Bound> bounds_;
   std::optional<EdgeReader::Column> column_;
 };
