@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FuseAttention: attention written out in operators becomes one call of nn.attention.
 //   softmax(cap(scale * (q k^T)) + mask) v  ->  nn.attention(q, k, v) or nn.attention_bias(.., b)
-// where cap(s) is s or softcap * tanh(s / softcap).
+// where cap(s) is s or softcap * tanh(s / softcap); also as its transpose, v^T softmax(..)^T.
 // A mask that hides exactly the keys behind a query becomes the attribute causal_mask; heads of key
 // and value that are repeated for groups of queries' heads are taken as they were before.
 // Accepted on the way: factors on q, k or the scores; a mask that is added, or chosen by `where`;
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -150,7 +151,12 @@ class Fuser : public ir::Mutator {
     if (const Call* permute = CallOf(e, "relax.permute_dims")) {
       std::optional<Perm> perm = PermOf(*permute);
       if (!perm) return std::nullopt;
-      return Turned{(*permute)->args[0], *perm};
+      Turned turned{(*permute)->args[0], *perm};
+      if (std::optional<Turned> before = TurnedOf(turned.from)) {
+        turned.from = before->from;
+        for (int64_t& axis : turned.perm) axis = before->perm[axis];
+      }
+      return turned;
     }
     const Call* outer = CallOf(e, "relax.reshape");
     const Call* turn = outer ? CallOf((*outer)->args[0], "relax.permute_dims") : nullptr;
@@ -174,19 +180,31 @@ class Fuser : public ir::Mutator {
       Call call = binding->value.as<Call>().value();
       auto it = fused_.find(call->args[0].get());
       std::optional<Perm> perm = PermOf(call);
-      if (it != fused_.end() && perm == Perm{0, 2, 1, 3}) return it->second;
-      return Expr();
+      if (it == fused_.end() || !perm) return Expr();
+      for (size_t i = 0; i < perm->size(); ++i) {
+        if (it->second.perm[(*perm)[i]] != static_cast<int64_t>(i)) return Expr();
+      }
+      return it->second.from;
     }
     if (!analysis::CallsOp(binding->value, "relax.matmul")) return Expr();
     return Attention(binding->var, binding->value.as<Call>().value());
   }
 
   Expr Attention(const Var& var, const Call& weighted) {
+    Expr v = weighted->args[1];
     std::optional<Expr> logits = LogitsOf(weighted->args[0]);
+    // Depths before lengths: the weights stand on the right, transposed.
+    const bool turned = !logits.has_value();
+    if (turned) {
+      std::optional<Turned> weights = TurnedOf(v);
+      if (!weights || !UsedOnce(v) || !SwapsMatrices(weights->perm)) return Expr();
+      logits = LogitsOf(weights->from);
+      v = weighted->args[0];
+    }
     if (!logits.has_value()) return Expr();
     std::optional<Scores> scores = ReadScores(*logits);
     if (!scores.has_value()) return Expr();
-    Expr q = scores->product->args[0], k = scores->product->args[1], v = weighted->args[1];
+    Expr q = scores->product->args[0], k = scores->product->args[1];
     q = WithoutFactors(q, &scores->scale);
     k = WithoutFactors(k, &scores->scale);
     auto qs = DimsOf(q), ks = DimsOf(k), vs = DimsOf(v), out = DimsOf(var);
@@ -196,7 +214,7 @@ class Fuser : public ir::Mutator {
     for (size_t d = 0; d + 2 < rank; ++d) {
       if (!SameDim((*qs)[d], (*ks)[d]) || !SameDim((*qs)[d], (*vs)[d])) return Expr();
     }
-    if (!SameDim((*ks)[rank - 1], (*vs)[rank - 2])) return Expr();
+    if (!SameDim((*ks)[rank - 1], (*vs)[rank - (turned ? 1 : 2)])) return Expr();
     const DLDataType dtype = q->ty.as<ir::TensorTypeObj>()->dtype;
     for (const Expr& e : {Expr(scores->product), k, v, Expr(var)}) {
       if (!IsFloat(dtype) || e->ty.as<ir::TensorTypeObj>()->dtype != dtype) return Expr();
@@ -212,17 +230,18 @@ class Fuser : public ir::Mutator {
     Expr bias = BiasFor(scores->bias, rank);
     if (scores->bias.defined() && !bias.defined()) return Expr();
     // [batch, heads, length, depth] -> [batch, length, heads, depth]; rank 3 has one head.
-    Expr query = Permuted(q, rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2});
-    Perm key_perm = rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1};
-    Perm value_perm = rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2};
+    const Perm straight = rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2};
+    const Perm across = rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1};
+    Expr query = Permuted(q, straight);
+    Perm key_perm = across, value_perm = turned ? across : straight;
     Expr shared_keys = Unrepeated(k, &key_perm), shared_values = Unrepeated(v, &value_perm);
     if (shared_keys.defined() && shared_values.defined() &&
         SameDim((*DimsOf(shared_keys))[key_perm[2]], (*DimsOf(shared_values))[value_perm[2]])) {
       k = shared_keys;
       v = shared_values;
     } else {
-      key_perm = rank == 4 ? Perm{0, 3, 1, 2} : Perm{0, 2, 1};
-      value_perm = rank == 4 ? Perm{0, 2, 1, 3} : Perm{0, 1, 2};
+      key_perm = across;
+      value_perm = turned ? across : straight;
     }
     Expr key = Permuted(k, key_perm), value = Permuted(v, value_perm);
     if (rank == 3) {
@@ -238,9 +257,27 @@ class Fuser : public ir::Mutator {
     if (bias.defined()) args.push_back(bias);
     Var result = builder_.Emit(
         ops::MakeCall(bias.defined() ? "nn.attention_bias" : "nn.attention", args, attrs));
-    if (rank == 3) return ops::MakeCall("reshape", {result, ir::ShapeExpr(*out)});
-    fused_.emplace(var.get(), result);
-    return ops::MakeCall("permute_dims", {result}, {{"axes", Axes({0, 2, 1, 3})}});
+    if (rank == 3) return OfOneHead(result, *out, turned);
+    const Perm back = turned ? Perm{0, 2, 3, 1} : Perm{0, 2, 1, 3};
+    fused_.emplace(var.get(), Turned{result, back});
+    return ops::MakeCall("permute_dims", {result}, {{"axes", Axes(back)}});
+  }
+
+  // [batch, length, 1, depth] without the head, as `dims`.
+  Expr OfOneHead(const Var& result, const ffi::Array<Expr>& dims, bool turned) {
+    if (!turned) return ops::MakeCall("reshape", {result, ir::ShapeExpr(dims)});
+    Var matrices = builder_.Emit(ops::MakeCall(
+        "reshape", {result, ir::ShapeExpr(ffi::Array<Expr>{dims[0], dims[2], dims[1]})}));
+    return ops::MakeCall("permute_dims", {matrices}, {{"axes", Axes({0, 2, 1})}});
+  }
+
+  // Are the last two axes in the other's place, and all others in their own?
+  static bool SwapsMatrices(const Perm& perm) {
+    Perm swapped(perm.size());
+    std::iota(swapped.begin(), swapped.end(), 0);
+    if (perm.size() < 2) return false;
+    std::swap(swapped[perm.size() - 1], swapped[perm.size() - 2]);
+    return perm == swapped;
   }
 
   std::optional<Causal> CausalOf(const Scores& scores, const Expr& queries, const Expr& keys) {
@@ -494,9 +531,9 @@ class Fuser : public ir::Mutator {
   ir::BlockBuilder builder_;
   ir::TypeContext* facts_;
   std::unordered_map<const ffi::Object*, size_t> num_users_;
-  std::unordered_map<const ffi::Object*, Expr> values_;  // of this block
-  std::unordered_map<const ffi::Object*, Expr> fused_;   // [b, h, s, d] -> the call [b, s, h, d]
-  std::deque<Call> calls_;                               // what CallOf has found, alive
+  std::unordered_map<const ffi::Object*, Expr> values_;   // of this block
+  std::unordered_map<const ffi::Object*, Turned> fused_;  // of the call [b, s, h, d]
+  std::deque<Call> calls_;                                // what CallOf has found, alive
 };
 
 }  // namespace

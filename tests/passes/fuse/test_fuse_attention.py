@@ -77,7 +77,38 @@ def capped(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
     return weighted(emit, emit(op.nn.softmax(emit(op.add(s, mask)))), v)
 
 
-FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head, capped]
+def depths_first(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    """As vision models write it, whose channels stand before the positions."""
+    left = emit(op.permute_dims(heads(emit, q, [0, 2, 3, 1]), [0, 1, 3, 2]))
+    s = emit(op.matmul(left, heads(emit, k, [0, 2, 3, 1])))
+    p = emit(op.nn.softmax(emit(op.add(emit(op.multiply(s, number(0.25))), mask))))
+    across = emit(op.permute_dims(p, [0, 1, 3, 2]))
+    out = emit(op.matmul(heads(emit, v, [0, 2, 3, 1]), across))
+    return emit(op.permute_dims(out, [0, 3, 1, 2]))
+
+
+FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head, capped, depths_first]
+
+
+def depths_first_one_head(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    p = emit(op.nn.softmax(emit(op.matmul(q, emit(op.permute_dims(k, [0, 2, 1]))))))
+    across = emit(op.permute_dims(p, [0, 2, 1]))
+    return emit(op.matmul(emit(op.permute_dims(v, [0, 2, 1])), across))
+
+
+def depths_first_elsewhere(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    """The result's axes in an order that is not the call's."""
+    left = emit(op.permute_dims(heads(emit, q, [0, 2, 3, 1]), [0, 1, 3, 2]))
+    p = emit(op.nn.softmax(emit(op.matmul(left, heads(emit, k, [0, 2, 3, 1])))))
+    across = emit(op.permute_dims(p, [0, 1, 3, 2]))
+    out = emit(op.matmul(heads(emit, v, [0, 2, 3, 1]), across))
+    return emit(op.permute_dims(out, [0, 2, 1, 3]))
 
 
 def other_axis(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
@@ -124,7 +155,26 @@ def test_written_out_attention_becomes_one_call(form: Callable[..., relax.Var]) 
     np.testing.assert_allclose(answer(after), answer(before), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("form", [other_axis, scores_read_twice])
+@pytest.mark.parametrize("form", [depths_first_one_head, depths_first_elsewhere])
+def test_results_are_turned_where_they_are_read_so(form: Callable[..., relax.Var]) -> None:
+    before = module(form)
+    after = relax.transform.DeadCodeElimination()(FuseAttention()(before))
+    text = after.script()
+    assert "R.nn.attention" in text
+    assert "R.matmul" not in text
+    np.testing.assert_allclose(answer(after), answer(before), rtol=2e-4, atol=2e-5)
+
+
+def weights_read_twice(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    p = emit(op.nn.softmax(emit(op.matmul(q, emit(op.permute_dims(k, [0, 2, 1]))))))
+    across = emit(op.permute_dims(p, [0, 2, 1]))
+    out = emit(op.matmul(emit(op.permute_dims(v, [0, 2, 1])), across))
+    return emit(op.multiply(out, emit(op.sum(across))))
+
+
+@pytest.mark.parametrize("form", [other_axis, scores_read_twice, weights_read_twice])
 def test_what_is_something_else_stays(form: Callable[..., relax.Var]) -> None:
     before = module(form)
     assert FuseAttention()(before).script() == before.script()
