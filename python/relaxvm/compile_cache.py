@@ -4,7 +4,8 @@
 An entry is a library `<key>.so` and a record `<key>.json`; the record is written last and makes the
 entry valid.  Files are written under another name and renamed, and changes of the folder are made
 under a lock, so any number of processes may share it.  What goes wrong here never stops a compile:
-it is logged, and the cache is skipped.
+it is logged, and the cache is skipped.  A note `<key>.note` has the digest of a large file, so that
+a model that nobody wrote to is not read again to be found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,12 @@ logger = logging.getLogger("relaxvm.cache")
 
 DEFAULT_LIMIT_BYTES = 4 << 30
 LOCK_TIMEOUT_S = 300.0
+
+LEAST_NOTED_BYTES = 1 << 20  # smaller files are read as fast as a note of them
+MOST_NOTES = 1000
+# A file that was written to so lately may change again and show the same times: file systems count
+# them in steps of up to two seconds.
+SETTLED_NS = 2_000_000_000
 
 
 def default_folder() -> Path | None:
@@ -117,6 +125,33 @@ class CompileCache:
             return False
         return True
 
+    def digest_of(self, path: str, digest: Callable[[str], str]) -> str:
+        """`digest(path)`; of a large file that nobody wrote to since, as it was noted.  OSError: it cannot be read."""
+        before = _state_of(path)
+        if before["bytes"] < LEAST_NOTED_BYTES:
+            return digest(path)
+        note = self.folder / f"{key_of('note', os.path.realpath(path))}.note"
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(note.read_bytes())
+            if known["file"] == before:
+                return str(known["digest"])
+        found = digest(path)
+        if _state_of(path) == before and before["changed"] + SETTLED_NS < time.time_ns():
+            self._write_note(note, {"file": before, "digest": found})
+        return found
+
+    def _write_note(self, note: Path, content: dict[str, Any]) -> None:
+        try:
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as scratch:
+                new = Path(scratch) / "note"
+                new.write_text(json.dumps(content))
+                os.replace(new, note)
+            notes = list(self.folder.glob("*.note"))
+            for old in sorted(notes, key=_age)[MOST_NOTES:]:
+                old.unlink(missing_ok=True)
+        except OSError as e:
+            logger.warning("the digest of a file is not noted: %s", e)
+
     def drop(self, key: str) -> None:
         for path in reversed(self._paths(key)):
             with contextlib.suppress(OSError):
@@ -144,3 +179,22 @@ class CompileCache:
 
     def _paths(self, key: str) -> tuple[Path, Path]:
         return self.folder / f"{key}.so", self.folder / f"{key}.json"
+
+
+def _state_of(path: str) -> dict[str, int]:
+    """What changes with every write to a file, whatever times somebody gives it afterwards."""
+    info = os.stat(path)
+    return {
+        "device": info.st_dev,
+        "inode": info.st_ino,
+        "bytes": info.st_size,
+        "modified": info.st_mtime_ns,
+        "changed": info.st_ctime_ns,
+    }
+
+
+def _age(note: Path) -> float:
+    try:
+        return -note.stat().st_mtime
+    except FileNotFoundError:  # another process was faster
+        return 0.0

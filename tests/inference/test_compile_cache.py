@@ -5,10 +5,12 @@ import json
 import logging
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from relaxvm import compile_cache
 from relaxvm._session import build
 from relaxvm.compile_cache import CompileCache, default_folder, key_of
 
@@ -47,16 +49,100 @@ def test_what_the_system_grants_is_part_of_the_machine(monkeypatch):
 
 def test_every_byte_of_a_file_of_several_pieces_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "_PIECE_BYTES", 300_000)
+    cache = CompileCache(tmp_path)
     path = tmp_path / "model.onnx"
     content = bytearray(1_000_000)
     digests = set()
     for place in (0, 299_999, 300_000, 599_999, 650_000, 999_999):
         content[place] ^= 1
         path.write_bytes(content)
-        digests.add(build.Source(str(path), None, None, "the model").digest())
+        digests.add(build.Source(str(path), None, None, "the model").digest(cache))
     path.write_bytes(content[:-1])
-    digests.add(build.Source(str(path), None, None, "the model").digest())
+    digests.add(build.Source(str(path), None, None, "the model").digest(cache))
     assert len(digests) == 7
+
+
+class Reader:
+    """Gives what a file holds, and counts how often it was read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, path: str) -> str:
+        self.count += 1
+        return key_of(Path(path).read_bytes())
+
+
+@pytest.fixture
+def large_file(tmp_path, monkeypatch):
+    """Written to long enough ago that the clock of the file system has moved on."""
+    monkeypatch.setattr(compile_cache, "SETTLED_NS", 50_000_000)
+    path = tmp_path / "weights"
+    path.write_bytes(b"a" * compile_cache.LEAST_NOTED_BYTES)
+    while path.stat().st_ctime_ns + 2 * compile_cache.SETTLED_NS > time.time_ns():
+        time.sleep(0.01)
+    return path
+
+
+def test_a_large_file_is_read_once(tmp_path, large_file):
+    cache, read = CompileCache(tmp_path), Reader()
+    first = cache.digest_of(str(large_file), read)
+    assert cache.digest_of(str(large_file), read) == first and read.count == 1
+    assert CompileCache(tmp_path).digest_of(str(large_file), read) == first and read.count == 1
+
+
+@pytest.mark.parametrize("how", ["written", "replaced", "longer"])
+def test_a_file_that_was_written_to_is_read_again(tmp_path, large_file, how):
+    cache, read = CompileCache(tmp_path), Reader()
+    first = cache.digest_of(str(large_file), read)
+    times = large_file.stat()
+    other = b"b" * (times.st_size + (how == "longer"))
+    if how == "replaced":
+        (tmp_path / "other").write_bytes(other)
+        os.replace(tmp_path / "other", large_file)
+    else:
+        large_file.write_bytes(other)
+    os.utime(large_file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if nothing had been
+    second = cache.digest_of(str(large_file), read)
+    assert second != first and second == key_of(other)
+
+
+def test_what_was_written_lately_is_not_noted(tmp_path, large_file, monkeypatch):
+    monkeypatch.setattr(compile_cache, "SETTLED_NS", 60 * 10**9)
+    cache, read = CompileCache(tmp_path), Reader()
+    cache.digest_of(str(large_file), read)
+    cache.digest_of(str(large_file), read)
+    assert read.count == 2 and not list(tmp_path.glob("*.note"))
+
+
+def test_what_is_written_while_it_is_read_is_not_noted(tmp_path, large_file):
+    cache = CompileCache(tmp_path)
+
+    def read(path):
+        large_file.write_bytes(b"c" * compile_cache.LEAST_NOTED_BYTES)
+        return "of what was there before"
+
+    cache.digest_of(str(large_file), read)
+    assert not list(tmp_path.glob("*.note"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"file": {}}'])
+def test_damaged_notes_are_not_believed(tmp_path, large_file, content):
+    cache, read = CompileCache(tmp_path), Reader()
+    first = cache.digest_of(str(large_file), read)
+    (note,) = tmp_path.glob("*.note")
+    note.write_bytes(content)
+    assert cache.digest_of(str(large_file), read) == first and read.count == 2
+
+
+def test_old_notes_are_dropped(tmp_path, large_file, monkeypatch):
+    monkeypatch.setattr(compile_cache, "MOST_NOTES", 3)
+    for i in range(5):
+        (tmp_path / f"{i}.note").write_text("{}")
+        os.utime(tmp_path / f"{i}.note", (i, i))
+    CompileCache(tmp_path).digest_of(str(large_file), Reader())
+    names = {note.stem for note in tmp_path.glob("*.note")}
+    assert len(names) == 3 and {"3", "4"} < names
 
 
 @pytest.mark.parametrize("spoil", ["library", "record", "missing"])

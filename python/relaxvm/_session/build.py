@@ -58,9 +58,9 @@ class Source:
     def read(self) -> bytes:
         return Path(self.path).read_bytes() if self.data is None else self.data
 
-    def digest(self) -> str:
+    def digest(self, cache: CompileCache) -> str:
         if self.data is None:
-            return _digest(self.path)
+            return cache.digest_of(self.path, _digest)
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -167,7 +167,7 @@ _Made = tuple[Any, Signature, dict[str, str]]
 
 
 def _through_cache(cache: CompileCache, model: Source, target: Any) -> _Made:
-    digest = model.digest()
+    digest = model.digest(cache)
     parts = ("inference", build_id(), str(target), machine(), _settings(), digest)
     key = key_of(*parts, *model.as_inputs)
     cached = _cached(cache, key, model.folder)
@@ -180,7 +180,7 @@ def _through_cache(cache: CompileCache, model: Source, target: Any) -> _Made:
         executable, signature, external = _compile(model, target)
         info = {"signature": signature.to_json(), "external": external}
         # A file that somebody wrote to meanwhile is not what the key says.
-        if model.digest() != digest or not cache.put(key, executable.export_library, info):
+        if model.digest(cache) != digest or not cache.put(key, executable.export_library, info):
             return executable, signature, external
         # What the compiler used can be given back: the file has all that the model needs.
         del executable
@@ -197,7 +197,9 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
     library, info = found
     try:
         for name, digest in info["external"].items():
-            if folder is None or _digest(os.path.join(folder, name)) != digest:
+            if folder is None:
+                return None
+            if cache.digest_of(os.path.join(folder, name), _digest) != digest:
                 return None
         signature = Signature.from_json(info["signature"])
         return runtime.load_module(str(library)), signature, info["external"]
@@ -254,11 +256,14 @@ def _digest_of_piece(path: str, start: int) -> bytes:
 
 def build_id() -> str:
     """Changes whenever a file of this package does."""
-    root = Path(__file__).resolve().parent.parent
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    paths = [str(library) for library in _libraries()]
+    for folder, _, names in os.walk(root):
+        paths += [os.path.join(folder, name) for name in names if name.endswith(".py")]
     entries = []
-    for path in sorted([*root.rglob("*.py"), *_libraries()]):
-        info = path.stat()
-        entries.append(f"{path.name} {info.st_size} {info.st_mtime_ns}")
+    for path in sorted(paths):
+        info = os.stat(path)
+        entries.append(f"{os.path.basename(path)} {info.st_size} {info.st_mtime_ns}")
     return key_of(*entries)
 
 
