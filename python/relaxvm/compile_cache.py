@@ -125,12 +125,15 @@ class CompileCache:
             return False
         return True
 
-    def digest_of(self, path: str, digest: Callable[[str], str]) -> str:
-        """`digest(path)`; of a large file that nobody wrote to since, as it was noted.  OSError: it cannot be read."""
+    def digest_of(self, path: str, kind: str, digest: Callable[[str], str]) -> str:
+        """`digest(path)`; of a large file that nobody wrote to since, as it was noted.
+
+        `kind` names how `digest` computes it.  OSError: the file cannot be read.
+        """
         before = _state_of(path)
         if before["bytes"] < LEAST_NOTED_BYTES:
             return digest(path)
-        note = self.folder / f"{key_of('note', os.path.realpath(path))}.note"
+        note = self.folder / f"{key_of(kind, os.path.realpath(path))}.note"
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(note.read_bytes())
             if known["file"] == before:

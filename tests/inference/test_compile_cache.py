@@ -86,15 +86,24 @@ def large_file(tmp_path, monkeypatch):
 
 def test_a_large_file_is_read_once(tmp_path, large_file):
     cache, read = CompileCache(tmp_path), Reader()
-    first = cache.digest_of(str(large_file), read)
-    assert cache.digest_of(str(large_file), read) == first and read.count == 1
-    assert CompileCache(tmp_path).digest_of(str(large_file), read) == first and read.count == 1
+    first = cache.digest_of(str(large_file), "content", read)
+    assert cache.digest_of(str(large_file), "content", read) == first and read.count == 1
+    assert (
+        CompileCache(tmp_path).digest_of(str(large_file), "content", read) == first
+        and read.count == 1
+    )
+
+
+def test_a_note_is_of_one_kind_of_digest(tmp_path, large_file):
+    cache, read = CompileCache(tmp_path), Reader()
+    cache.digest_of(str(large_file), "content", read)
+    assert cache.digest_of(str(large_file), "other", lambda path: "x") == "x"
 
 
 @pytest.mark.parametrize("how", ["written", "replaced", "longer"])
 def test_a_file_that_was_written_to_is_read_again(tmp_path, large_file, how):
     cache, read = CompileCache(tmp_path), Reader()
-    first = cache.digest_of(str(large_file), read)
+    first = cache.digest_of(str(large_file), "content", read)
     times = large_file.stat()
     other = b"b" * (times.st_size + (how == "longer"))
     if how == "replaced":
@@ -103,15 +112,15 @@ def test_a_file_that_was_written_to_is_read_again(tmp_path, large_file, how):
     else:
         large_file.write_bytes(other)
     os.utime(large_file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if nothing had been
-    second = cache.digest_of(str(large_file), read)
+    second = cache.digest_of(str(large_file), "content", read)
     assert second != first and second == key_of(other)
 
 
 def test_what_was_written_lately_is_not_noted(tmp_path, large_file, monkeypatch):
     monkeypatch.setattr(compile_cache, "SETTLED_NS", 60 * 10**9)
     cache, read = CompileCache(tmp_path), Reader()
-    cache.digest_of(str(large_file), read)
-    cache.digest_of(str(large_file), read)
+    cache.digest_of(str(large_file), "content", read)
+    cache.digest_of(str(large_file), "content", read)
     assert read.count == 2 and not list(tmp_path.glob("*.note"))
 
 
@@ -122,17 +131,17 @@ def test_what_is_written_while_it_is_read_is_not_noted(tmp_path, large_file):
         large_file.write_bytes(b"c" * compile_cache.LEAST_NOTED_BYTES)
         return "of what was there before"
 
-    cache.digest_of(str(large_file), read)
+    cache.digest_of(str(large_file), "content", read)
     assert not list(tmp_path.glob("*.note"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"file": {}}'])
 def test_damaged_notes_are_not_believed(tmp_path, large_file, content):
     cache, read = CompileCache(tmp_path), Reader()
-    first = cache.digest_of(str(large_file), read)
+    first = cache.digest_of(str(large_file), "content", read)
     (note,) = tmp_path.glob("*.note")
     note.write_bytes(content)
-    assert cache.digest_of(str(large_file), read) == first and read.count == 2
+    assert cache.digest_of(str(large_file), "content", read) == first and read.count == 2
 
 
 def test_old_notes_are_dropped(tmp_path, large_file, monkeypatch):
@@ -140,7 +149,7 @@ def test_old_notes_are_dropped(tmp_path, large_file, monkeypatch):
     for i in range(5):
         (tmp_path / f"{i}.note").write_text("{}")
         os.utime(tmp_path / f"{i}.note", (i, i))
-    CompileCache(tmp_path).digest_of(str(large_file), Reader())
+    CompileCache(tmp_path).digest_of(str(large_file), "content", Reader())
     names = {note.stem for note in tmp_path.glob("*.note")}
     assert len(names) == 3 and {"3", "4"} < names
 

@@ -60,7 +60,7 @@ class Source:
 
     def digest(self, cache: CompileCache) -> str:
         if self.data is None:
-            return cache.digest_of(self.path, _digest)
+            return cache.digest_of(self.path, _KIND_OF_DIGEST, _digest)
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -199,7 +199,8 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
         for name, digest in info["external"].items():
             if folder is None:
                 return None
-            if cache.digest_of(os.path.join(folder, name), _digest) != digest:
+            path = os.path.join(folder, name)
+            if cache.digest_of(path, _KIND_OF_DIGEST, _digest) != digest:
                 return None
         signature = Signature.from_json(info["signature"])
         return runtime.load_module(str(library)), signature, info["external"]
@@ -229,6 +230,7 @@ def _compile(source: Source, target: Any) -> _Made:
 
 # A large file is hashed in pieces by several threads; its digest is that of theirs.
 _PIECE_BYTES = 16 << 20
+_KIND_OF_DIGEST = f"sha256 of pieces of {_PIECE_BYTES} bytes"
 
 
 def _digest(path: str) -> str:
