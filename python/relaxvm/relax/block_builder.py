@@ -15,7 +15,7 @@ from .. import _compiler
 from ..ir.base import current_span, plain
 from ..ir.expr import BaseFunc, Call, Expr, GlobalVar, Var
 from ..ir.module import IRModule
-from .expr import BindingBlock, Function, SeqExpr, Tuple, to_expr
+from .expr import BindingBlock, DataflowBlock, Function, SeqExpr, Tuple, to_expr
 
 _new = _compiler.func("relax.BlockBuilder")
 _begin = _compiler.func("relax.Builder_Begin")
@@ -190,8 +190,11 @@ class BlockBuilder(Object):
     # ---- bindings
 
     def emit(self, expr: Any, name_hint: str = "") -> Var:
-        """Binds `expr` to a fresh variable."""
-        return _emit(self, _as_value(expr), name_hint)
+        """Binds `expr` to a fresh variable.
+
+        In a dataflow block, the blocks of a SeqExpr that are no dataflow end it and another one goes on behind them.
+        """
+        return _emit(self, self._out_of_dataflow(_as_value(expr)), name_hint)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Binds `output` to a variable that is visible outside of the dataflow block.  RuntimeError where there is
@@ -200,7 +203,22 @@ class BlockBuilder(Object):
             raise RuntimeError(
                 "emit_output outside of a dataflow block; use `with bb.dataflow()`, or emit"
             )
-        return _emit_output(self, _as_value(output), name_hint)
+        return _emit_output(self, self._out_of_dataflow(_as_value(output)), name_hint)
+
+    def _out_of_dataflow(self, expr: Expr) -> Expr:
+        """`expr`; of a SeqExpr with blocks that may not stand in the dataflow block its value, behind them."""
+        if not isinstance(expr, SeqExpr) or not _in_dataflow(self):
+            return expr
+        blocks = [block for block in expr.blocks if len(block.bindings)]
+        if all(isinstance(block, DataflowBlock) for block in blocks):
+            return expr
+        for block in blocks:
+            self._close_block()
+            _begin(self, isinstance(block, DataflowBlock))
+            _normalize(self, SeqExpr([block], block.bindings[-1].var))
+        self._close_block()
+        _begin(self, True)
+        return expr.body
 
     def match_cast(self, value: Any, ty: Any, name_hint: str = "") -> Var:
         """Checks at run time that `value` has type `ty`; binds the symbolic variables of `ty`."""
