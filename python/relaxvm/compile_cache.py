@@ -130,8 +130,8 @@ class CompileCache:
 
         `kind` names how `digest` computes it.  OSError: the file cannot be read.
         """
-        before = _state_of(path)
-        if before["bytes"] < LEAST_NOTED_BYTES:
+        before = state_of(path)
+        if before[2] < LEAST_NOTED_BYTES:
             return digest(path)
         note = self.folder / f"{key_of(kind, os.path.realpath(path))}.note"
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -139,7 +139,7 @@ class CompileCache:
             if known["file"] == before:
                 return str(known["digest"])
         found = digest(path)
-        if _state_of(path) == before and before["changed"] + SETTLED_NS < time.time_ns():
+        if state_of(path) == before and before[-1] + SETTLED_NS < time.time_ns():
             self._write_note(note, {"file": before, "digest": found})
         return found
 
@@ -184,16 +184,11 @@ class CompileCache:
         return self.folder / f"{key}.so", self.folder / f"{key}.json"
 
 
-def _state_of(path: str) -> dict[str, int]:
-    """What changes with every write to a file, whatever times somebody gives it afterwards."""
+def state_of(path: str) -> list[int]:
+    """What changes with every write to a file: device, inode, size, when it was written to; the last number also with
+    other rights or names, and whatever times somebody gives it afterwards."""
     info = os.stat(path)
-    return {
-        "device": info.st_dev,
-        "inode": info.st_ino,
-        "bytes": info.st_size,
-        "modified": info.st_mtime_ns,
-        "changed": info.st_ctime_ns,
-    }
+    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def _age(note: Path) -> float:

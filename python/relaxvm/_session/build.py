@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _ffi
-from ..compile_cache import CompileCache, default_folder, key_of
+from ..compile_cache import CompileCache, default_folder, key_of, state_of
 from ..inference_errors import (
     Fail,
     InferenceError,
@@ -118,8 +118,7 @@ def _compiled(origin: Origin, num_threads: int) -> Compiled:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    info = os.stat(path)
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+    return tuple(state_of(path)[:-1])
 
 
 def _release_compiler() -> None:
