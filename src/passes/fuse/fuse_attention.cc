@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -154,7 +153,7 @@ class Fuser : public ir::Mutator {
       Turned turned{(*permute)->args[0], *perm};
       if (std::optional<Turned> before = TurnedOf(turned.from)) {
         turned.from = before->from;
-        for (int64_t& axis : turned.perm) axis = before->perm[axis];
+        turned.perm = After(before->perm, turned.perm);
       }
       return turned;
     }
@@ -181,10 +180,7 @@ class Fuser : public ir::Mutator {
       auto it = fused_.find(call->args[0].get());
       std::optional<Perm> perm = PermOf(call);
       if (it == fused_.end() || !perm) return Expr();
-      for (size_t i = 0; i < perm->size(); ++i) {
-        if (it->second.perm[(*perm)[i]] != static_cast<int64_t>(i)) return Expr();
-      }
-      return it->second.from;
+      return ChangesNothing(After(it->second.perm, *perm)) ? it->second.from : Expr();
     }
     if (!analysis::CallsOp(binding->value, "relax.matmul")) return Expr();
     return Attention(binding->var, binding->value.as<Call>().value());
@@ -272,12 +268,23 @@ class Fuser : public ir::Mutator {
   }
 
   // Are the last two axes in the other's place, and all others in their own?
-  static bool SwapsMatrices(const Perm& perm) {
-    Perm swapped(perm.size());
-    std::iota(swapped.begin(), swapped.end(), 0);
+  static bool SwapsMatrices(Perm perm) {
     if (perm.size() < 2) return false;
-    std::swap(swapped[perm.size() - 1], swapped[perm.size() - 2]);
-    return perm == swapped;
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return ChangesNothing(perm);
+  }
+
+  static bool ChangesNothing(const Perm& perm) {
+    for (size_t i = 0; i < perm.size(); ++i) {
+      if (perm[i] != static_cast<int64_t>(i)) return false;
+    }
+    return true;
+  }
+
+  // `perm` of what `first` has permuted, in one.
+  static Perm After(const Perm& first, Perm perm) {
+    for (int64_t& axis : perm) axis = first[axis];
+    return perm;
   }
 
   std::optional<Causal> CausalOf(const Scores& scores, const Expr& queries, const Expr& keys) {
@@ -299,7 +306,7 @@ class Fuser : public ir::Mutator {
     Perm all = *perm;
     if (std::optional<Turned> before = TurnedOf(e)) {
       from = before->from;
-      for (size_t i = 0; i < all.size(); ++i) all[i] = before->perm[(*perm)[i]];
+      all = After(before->perm, all);
     }
     auto to = DimsOf(from);
     if (all.size() != 4 || !to || to->size() != 4) return Expr();
@@ -519,11 +526,9 @@ class Fuser : public ir::Mutator {
     Perm all = perm;
     if (std::optional<Turned> before = TurnedOf(e)) {
       from = before->from;
-      for (size_t i = 0; i < all.size(); ++i) all[i] = before->perm[perm[i]];
+      all = After(before->perm, perm);
     }
-    bool identity = true;
-    for (size_t i = 0; i < all.size(); ++i) identity &= all[i] == static_cast<int64_t>(i);
-    return identity
+    return ChangesNothing(all)
                ? from
                : Expr(builder_.Emit(ops::MakeCall("permute_dims", {from}, {{"axes", Axes(all)}})));
   }
