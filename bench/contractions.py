@@ -2,8 +2,8 @@
 """Matrix products and convolutions with constant weights beside oneDNN (torch) and OpenBLAS (NumPy).
 
 ./dev bench contractions [--threads 1] [--only rows] [--peer-python PYTHON]
-torch runs in a process of its own, under PYTHON (default: this one).  Both sides are measured in turn,
-case by case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.
+torch runs in a process of its own, under PYTHON (default: this one).  Both sides are measured in turns,
+several for each case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from _clock import least_seconds
+from _clock import TURNS, in_turns, least_seconds
 
-SECONDS = 0.15  # of measuring, for each figure
+SECONDS = 0.24 / TURNS  # of measuring, for each figure in each turn
 
 
 # ---- cases: a dictionary each, understood by both sides
@@ -247,7 +247,7 @@ def program(case: dict[str, Any]) -> tuple[Any, np.ndarray]:
     return builder.get(), inputs
 
 
-def our_seconds(case: dict[str, Any], threads: int) -> float:
+def ours(case: dict[str, Any], threads: int) -> Callable[[], dict[str, float]]:
     import relaxvm
 
     mod, inputs = program(case)
@@ -255,7 +255,7 @@ def our_seconds(case: dict[str, Any], threads: int) -> float:
     vm.set_num_threads(threads)
     main = vm["main"]
     tensors = [relaxvm.runtime.tensor(x) for x in inputs]
-    return least_seconds(lambda: main(*tensors), SECONDS)
+    return lambda: {"ours": least_seconds(lambda: main(*tensors), SECONDS)}
 
 
 def main() -> None:
@@ -284,9 +284,13 @@ def main() -> None:
         for case in cases():
             if args.only and args.only != case["group"] and args.only not in case["name"]:
                 continue
-            mine = our_seconds(case, args.threads)
-            print(json.dumps(case), file=peer.stdin, flush=True)
-            theirs = json.loads(peer.stdout.readline())
+
+            def of_peer(case: dict[str, Any] = case) -> dict[str, float]:
+                print(json.dumps(case), file=peer.stdin, flush=True)
+                return json.loads(peer.stdout.readline())
+
+            found, theirs = in_turns(ours(case, args.threads), of_peer)
+            mine = found["ours"]
             best = min(theirs, key=theirs.get)
             ratio = theirs[best] / mine
             ratios.setdefault(case["group"], []).append(ratio)

@@ -6,7 +6,8 @@
 PYTHON is an interpreter that has torch; torch runs in a process of its own, in the same run.  Bandwidth is that of
 programs which do nothing but move memory, measured in the same run: reading, writing past the caches, copying past the
 caches.  A kernel that reads R bytes and writes W has two limits, R over what can be read and R + W over what can be
-copied; the share is that of the one which takes longer.  Figures are least times.
+copied; the share is that of the one which takes longer.  All sides are measured in turns, several for each figure;
+figures are least times.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _clock import least_seconds
+from _clock import TURNS, in_turns, least_seconds
 
 Shape = tuple[int, ...]
 SQUARE = (1024, 1024)
@@ -202,13 +204,14 @@ class Peer:
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
-    def seconds(self, kernel: Kernel, budget: float) -> float | None:
+    def seconds(self, kernel: Kernel, budget: float) -> dict[str, float]:
+        """Of the kernel, as the only figure; none where there is no peer."""
         if self._process is None or not kernel.torch:
-            return None
+            return {}
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps([KERNELS.index(kernel), budget]), file=self._process.stdin)
         self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+        return {"torch": float(self._process.stdout.readline())}
 
     def close(self) -> None:
         if self._process is not None:
@@ -220,7 +223,7 @@ class Peer:
 # ---- ours
 
 
-def our_seconds(kernel: Kernel, threads: int, budget: float) -> float:
+def ours(kernel: Kernel, threads: int, budget: float) -> Callable[[], dict[str, float]]:
     import relaxvm
     from relaxvm import relax
 
@@ -238,7 +241,7 @@ def our_seconds(kernel: Kernel, threads: int, budget: float) -> float:
         builder.emit_func_output(result)
     vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu(), num_threads=threads)
     main, args = vm["main"], [relaxvm.runtime.tensor(a) for a in inputs(kernel)]
-    return least_seconds(lambda: main(*args), budget, ROUNDS)
+    return lambda: {kernel.name: least_seconds(lambda: main(*args), budget, ROUNDS)}
 
 
 # ---- the limits of the machine
@@ -280,20 +283,17 @@ class Limits:
     write: float
     copy: float  # read and written
 
-    def better_of(self, other: Limits) -> Limits:
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Limits(*map(max, pairs))
-
     def least_seconds(self, read: float, written: float) -> float:
         return max(read / self.read, (read + written) / self.copy)
 
 
-def limits(threads: int, budget: float) -> Limits:
+def limits(threads: int, budget: float) -> Callable[[], dict[str, float]]:
+    """Seconds of the programs, by the names of Limits."""
     import relaxvm
     from relaxvm import relax
     from relaxvm.script import from_source
 
-    def seconds(body: str, size: int) -> float:
+    def program(body: str, size: int) -> Callable[[], float]:
         text = _LIMIT.format(
             n=ELEMENTS,
             m=size,
@@ -304,25 +304,28 @@ def limits(threads: int, budget: float) -> Limits:
         executable = relaxvm.compile(from_source(text))
         vm = relax.VirtualMachine(executable, relaxvm.cpu(), num_threads=threads)
         main, x = vm["main"], relaxvm.runtime.tensor(np.ones(ELEMENTS, np.float32))
-        return least_seconds(lambda: main(x), budget, ROUNDS)
+        return lambda: least_seconds(lambda: main(x), budget, ROUNDS)
 
-    num_bytes = 4.0 * ELEMENTS
-    return Limits(
-        read=num_bytes / seconds(_READ, ELEMENTS // 256),
-        write=num_bytes / seconds(_MOVE.format(value="T.float32(1)"), ELEMENTS),
-        copy=2 * num_bytes / seconds(_MOVE.format(value="x[b * 4096 + k * 16 + v]"), ELEMENTS),
-    )
+    programs = {
+        "read": program(_READ, ELEMENTS // 256),
+        "write": program(_MOVE.format(value="T.float32(1)"), ELEMENTS),
+        "copy": program(_MOVE.format(value="x[b * 4096 + k * 16 + v]"), ELEMENTS),
+    }
+    return lambda: {name: seconds() for name, seconds in programs.items()}
 
 
 def memory_figures(kernels: list[Kernel], threads: int, budget: float) -> list[dict[str, Any]]:
-    # Twice each, and the better one: what else runs on the machine slows the limits and the kernels.
     seconds: dict[str, float] = {}
-    limit = limits(threads, budget)
-    for _ in range(2):
-        for kernel in kernels:
-            time = our_seconds(kernel, threads, budget)
-            seconds[kernel.name] = min(time, seconds.get(kernel.name, time))
-        limit = limit.better_of(limits(threads, budget))
+    moving = limits(threads, budget)
+    least: dict[str, float] = {}
+    for kernel in kernels:
+        of_kernel, of_limits = in_turns(ours(kernel, threads, budget), moving)
+        seconds |= of_kernel
+        least = {name: min(s, least.get(name, s)) for name, s in of_limits.items()}
+    num_bytes = 4.0 * ELEMENTS
+    limit = Limits(
+        num_bytes / least["read"], num_bytes / least["write"], 2 * num_bytes / least["copy"]
+    )
     print(
         f"\n{threads} thread(s), {LARGE[0]} x {LARGE[1]} float32; this machine reads "
         f"{limit.read * 1e-9:.1f} GB/s, writes {limit.write * 1e-9:.1f}, copies {limit.copy * 1e-9:.1f}"
@@ -361,21 +364,24 @@ def main() -> int:
     if chosen[0]:
         print(f"{args.threads} thread(s)                  us    torch us   ratio  asked")
     for kernel in chosen[0]:
-        ours = our_seconds(kernel, args.threads, args.budget)
-        theirs = peer.seconds(kernel, args.budget)
-        figure = {"name": kernel.name, "shapes": kernel.shapes, "us": ours * 1e6}
-        line = f"{kernel.name:20s} {ours * 1e6:11.1f}"
+        found, of_peer = in_turns(
+            ours(kernel, args.threads, args.budget / TURNS),
+            lambda k=kernel: peer.seconds(k, args.budget / TURNS),
+        )
+        mine, theirs = found[kernel.name], of_peer.get("torch")
+        figure = {"name": kernel.name, "shapes": kernel.shapes, "us": mine * 1e6}
+        line = f"{kernel.name:20s} {mine * 1e6:11.1f}"
         if theirs is not None:
-            figure |= {"torch_us": theirs * 1e6, "ratio": theirs / ours, "asked": kernel.asked}
-            line += f" {theirs * 1e6:11.1f} {theirs / ours:7.2f}"
+            figure |= {"torch_us": theirs * 1e6, "ratio": theirs / mine, "asked": kernel.asked}
+            line += f" {theirs * 1e6:11.1f} {theirs / mine:7.2f}"
             if kernel.asked:
                 line += (
-                    f" {kernel.asked:6.1f}  {'met' if theirs / ours >= kernel.asked else 'MISSED'}"
+                    f" {kernel.asked:6.1f}  {'met' if theirs / mine >= kernel.asked else 'MISSED'}"
                 )
         figures.append(figure)
         print(line, flush=True)
     for threads in sorted({args.threads, os.cpu_count() or 1}) if chosen[1] else ():
-        figures += memory_figures(chosen[1], threads, args.budget)
+        figures += memory_figures(chosen[1], threads, args.budget / TURNS)
     peer.close()
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
