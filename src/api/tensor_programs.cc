@@ -5,6 +5,7 @@
 #include "api/convert.h"
 #include "api/register.h"
 #include "tir/functor.h"
+#include "tir/scalar_program.h"
 #include "tir/stmt.h"
 
 namespace relaxvm::api {
@@ -178,11 +179,7 @@ void DefineMakers() {
            [](Array<Var> params, Stmt body, ffi::Optional<ir::Type> ret, ir::DictAttrs attrs,
               Span span) {
              tir::PrimFunc func(params, body, attrs, span);
-             if (ret.has_value()) {
-               const_cast<tir::PrimFuncObj*>(func.get())->ret_type = ret.value();
-               func->ty = ir::FuncType::Opaque(ret.value(), /*purity=*/false);
-             }
-             return func;
+             return ret.has_value() ? tir::WithResult(func, ret.value()) : func;
            })
       .def("relaxvm.tirx.PostOrderVisit",
            [](Any node, ffi::Function f) {

@@ -73,6 +73,7 @@ void MakePipeline(const std::string& name, Pipeline* pipeline) {
   Pipeline& p = *pipeline;
   p.Stage("graph");  // any well-formed module, in normal form
   p.Run(Pass::kNormalize);
+  p.Run(Pass::kInlineScalarPrograms);
   p.Run(Pass::kLowerDataTypes);
   p.Run(Pass::kLambdaLift);
   p.Run(Pass::kRealizeVDevice, {{"constants", false}});  // those are still folded

@@ -149,6 +149,7 @@ std::string Printer::TensorProgramCall(const ir::CallObj* call) {
   const auto* packed = call->op.as<ir::ExternFuncObj>();
   const auto* prim = call->ty.as<ir::PrimTypeObj>();
   const bool is_extern = call->attrs.defined();
+  if (call->op.as<ir::GlobalVarObj>()) return Value(call->op) + "(" + Scalars(call->args) + ")";
   if (packed == nullptr) return Value(ffi::GetRef<ir::Call>(call));
   if (is_extern) parts.push_back(Quoted(DTypeName(prim != nullptr ? prim->dtype : Void())));
   parts.push_back(

@@ -72,9 +72,11 @@ void Printer::TensorProgram(const tir::PrimFuncObj* func, const std::string& nam
   auto symbol = func->attrs.find(ir::attr::kGlobalSymbol);
   const bool is_private = symbol == func->attrs.end();
   Line(std::string("@T.prim_func") + (is_private ? "(private=True)" : ""));
-  std::string ret = func->ret_type.defined() && !ir::IsVoidType(func->ret_type)
-                        ? " -> " + TypeText(func->ret_type)
-                        : "";
+  std::string ret;
+  if (func->ret_type.defined() && !ir::IsVoidType(func->ret_type)) {
+    const auto* prim = func->ret_type.as<ir::PrimTypeObj>();
+    ret = " -> " + (prim != nullptr ? "T." + DTypeName(prim->dtype) : TypeText(func->ret_type));
+  }
   Line("def " + name + "(" + Join(params) + ")" + ret + ":");
   Indent indent(this);
   std::unordered_set<std::string> implied;
@@ -93,7 +95,11 @@ void Printer::TensorProgram(const tir::PrimFuncObj* func, const std::string& nam
     Line(Define(buffer.get(), Text(buffer->name)) + " = T.match_buffer(" + handle + ", " +
          arguments + ")");
   }
+  // `cls` is bound where it is used; whether that is so shows only afterwards.
+  const size_t at = out_.size();
+  uses_cls_ = false;
   StatementOrPass(func->body);
+  if (uses_cls_) out_.insert(at, std::string(indent_, ' ') + "cls = " + in_module + "\n");
   in_program_ = outer;
 }
 
@@ -294,7 +300,12 @@ void Printer::OtherStatement(const Stmt& s) {
     }
     Line("assert " + Scalar(check->condition) + ", " + message);
   } else if (const auto* eval = s.as<tir::EvaluateObj>()) {
-    Line("T.evaluate(" + Scalar(eval->value) + ")");
+    const auto* ret = eval->value.as<ir::IntrinObj>();
+    if (ret != nullptr && ret->intrin == ir::Intrin::kRet) {
+      Line("return " + Scalar(ret->args[0]));
+    } else {
+      Line("T.evaluate(" + Scalar(eval->value) + ")");
+    }
   } else if (const auto* loop = s.as<tir::WhileObj>()) {
     Line("while " + Scalar(loop->condition) + ":");
     Indent indent(this);

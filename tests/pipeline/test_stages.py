@@ -186,6 +186,6 @@ def test_dump_writes_a_numbered_file_for_each_pass(
 def test_progress_counts_to_the_end() -> None:
     steps: list[tuple[str, int, int]] = []
     relaxvm.compile(NoOperators, progress=lambda *step: steps.append(step))
-    assert [s[0] for s in steps][:2] == ["Normalize", "LowerDataTypes"]
+    assert [s[0] for s in steps][:2] == ["Normalize", "InlineScalarPrograms"]
     assert all(0 <= done <= total for _, done, total in steps)
     assert any(name == "native code" and done == total for name, done, total in steps)

@@ -154,7 +154,12 @@ PROGRAM_ERRORS = {
     "integer division": ("    A[0, n / 2] = 1.0", "3:10", "use //"),
     "chained comparison": ("    if 0 < n < 4:\n        A[0, 0] = 1.0", "3:8", "cannot be chained"),
     "function arguments": ("    A[0, 0] = T.exp(A[0, 0], A[0, 1])", "3:15", "exp takes 1 argument"),
-    "result": ("    return A", "3:5", "returns nothing"),
+    "result": ("    return A", "3:5", "returns a scalar or nothing"),
+    "two types of results": (
+        "    if n > 2:\n        return n\n    return A[0, 0]",
+        "5:5",
+        "returns int64, but this value is of float32",
+    ),
 }
 
 

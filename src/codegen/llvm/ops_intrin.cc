@@ -24,6 +24,8 @@ Value* ValueOps::Intrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataTy
   switch (intrin) {
     case Intrin::kNot: return b_.CreateNot(a);
     case Intrin::kLikely: return a;
+    case Intrin::kRet:
+      Fail(ErrorKind::kValueError, "T.ret in a program that returns nothing; write to buffers");
     case Intrin::kReinterpret:
       RELAXVM_CHECK(t.bits * t.lanes == result.bits * result.lanes)
           << "reinterpret of " << DTypeName(t) << " as " << DTypeName(result);

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "tir/functor.h"
+#include "tir/scalar_program.h"
 
 namespace relaxvm::codegen {
 namespace {
@@ -27,6 +28,10 @@ void CheckBound(const Signature& sig, const Bound& bound, const SizeCheck& check
 }  // namespace
 
 Signature SignatureOf(const tir::PrimFunc& func, const std::string& name) {
+  if (tir::ReturnsScalar(func)) {
+    Fail(ErrorKind::kValueError, func->span.Place(), "tensor program ", name,
+         " returns a scalar that takes buffers, loops or calls; write it to a buffer");
+  }
   Signature sig;
   sig.name = name;
   sig.num_outputs = static_cast<int>(ir::GetAttr<int64_t>(func->attrs, tir::attr::kNumOutputs, 1));

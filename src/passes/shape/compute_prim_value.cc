@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ComputePrimValue: scalars that are computed get a binding of their own, so that arguments,
-// conditions and results are immediates or variables.  VMShapeLower computes such bindings together
-// with the sizes. Stage: planned -> shapes.
+// ComputePrimValue: scalars that are computed are bound to a call of a tensor program that returns
+// them, so that arguments, conditions and results are immediates or variables.  VMShapeLower puts
+// them where the sizes are computed. Stage: planned -> shapes.
+#include <utility>
+
+#include "ir/block_builder.h"
 #include "ir/prim.h"
 #include "ir/visitor.h"
+#include "ops/op_def.h"
 #include "passes/pass.h"
+#include "tir/scalar_program.h"
 
 namespace relaxvm::passes {
 namespace {
@@ -21,10 +26,15 @@ bool IsComputedScalar(const Expr& e) {
 
 class Hoister : public ir::Mutator {
  public:
+  explicit Hoister(ir::BlockBuilder* programs) : programs_(programs) {}
+
   void MutateBinding(const Binding& binding, ffi::Array<Binding>* out) override {
     const auto* bound = binding.as<ir::VarBindingObj>();
-    if (bound == nullptr || IsComputedScalar(bound->value))
-      return ir::Mutator::MutateBinding(binding, out);
+    if (bound == nullptr) return ir::Mutator::MutateBinding(binding, out);
+    if (IsComputedScalar(bound->value)) {
+      out->push_back(ir::VarBinding(bound->var, Computed(bound->value), bound->span));
+      return;
+    }
     ffi::Array<Binding>* saved = out_;
     out_ = out;
     Expr value = Hoist(bound->value);
@@ -66,6 +76,22 @@ class Hoister : public ir::Mutator {
     return value.as<ir::TupleObj>() ? Argument(value) : value;
   }
 
+  // The call of a program that returns `scalar`; equal ones share it.
+  Expr Computed(const Expr& scalar) {
+    ffi::Array<Var> params;
+    ffi::Array<Expr> args;
+    ffi::Map<Var, Expr> map;
+    for (const Var& var : ir::FreeVars(scalar)) {
+      params.push_back(Var(var->name, var->ty));
+      args.push_back(var);
+      map.Set(var, params.back());
+    }
+    tir::PrimFunc program =
+        tir::MakeScalarProgram(params, ir::Substitute(scalar, map), {{"tirx.is_host_func", true}});
+    ir::GlobalVar name = programs_->AddFunction(program, "compute_symbolic_expr");
+    return ir::Call(name, args, {}, {}, scalar->span, scalar->ty);
+  }
+
   Expr Argument(const Expr& arg) {
     if (const auto* tuple = arg.as<ir::TupleObj>()) {
       ffi::Array<Expr> fields =
@@ -77,19 +103,25 @@ class Hoister : public ir::Mutator {
     }
     if (!IsComputedScalar(arg)) return arg;
     Var var("value", arg->ty);
-    out_->push_back(ir::VarBinding(var, arg));
+    out_->push_back(ir::VarBinding(var, Computed(arg)));
     return var;
   }
 
+  ir::BlockBuilder* programs_;
   ffi::Array<Binding>* out_ = nullptr;
 };
 
 }  // namespace
 
 IRModule ComputePrimValue(IRModule mod, const PassContext& context) {
-  return ir::MutateFunctions(std::move(mod), [](const ir::GlobalVar&, const ir::Function& func) {
-    return ffi::GetRef<ir::Function>(Hoister().MutateFunction(func).as<ir::FunctionObj>());
-  });
+  auto facts = ops::MakeTypeContext();
+  ir::BlockBuilder programs(facts.get(), mod);
+  for (const auto& [var, func] : mod->functions) {
+    if (!func.as<ir::FunctionObj>()) continue;
+    ir::Function computed = Hoister(&programs).Mutate(func).as<ir::Function>().value();
+    if (!computed.same_as(func)) programs.UpdateFunction(var, computed);
+  }
+  return programs.module();
 }
 
 }  // namespace relaxvm::passes

@@ -470,6 +470,7 @@ class FunctionLowerer {
 }  // namespace
 
 IRModule VMShapeLower(IRModule mod, const PassContext& context) {
+  mod = InlineScalarPrograms(std::move(mod), context);  // ComputePrimValue made some
   IRModule result = mod;
   const bool plain = !context.Option<bool>("emit_err_ctx");
   for (const auto& [var, func] : mod->functions) {

@@ -12,6 +12,7 @@ from ...ir.expr import Expr, Var, is_prim_expr
 from ...ir.type import PointerType, PrimType, Type
 from ...tirx.buffer import BufferRegion, as_indices, is_buffer
 from ...tirx.function import PrimFunc
+from ...tirx.op import ret as _ret
 from ...tirx.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -72,14 +73,14 @@ class ProgramParser:
         self.loops: dict[Var, _Range] = {}
         self.attrs: dict[str, Any] = {}
         self.params: list[Any] = []
+        self.ret: Type | None = None
 
     def parse(self, node: ast.FunctionDef, private: bool) -> PrimFunc:
         self.scope.push()
         self._header(node)
-        ret = None
         if node.returns is not None:
             value = self.evaluator.eval(node.returns)
-            ret = None if value is None else plain(value)
+            self.ret = None if value is None else plain(value)
         body = self._body(node.body)
         for p in self.params:
             if isinstance(p, _Handle):
@@ -91,7 +92,7 @@ class ProgramParser:
                 node, "a private program has no global symbol; remove private=True or the attribute"
             )
         self.scope.pop()
-        return PrimFunc(self.params, body, ret, self.attrs, self.evaluator.span(node))
+        return PrimFunc(self.params, body, self.ret, self.attrs, self.evaluator.span(node))
 
     def _header(self, node: ast.FunctionDef) -> None:
         args = node.args
@@ -158,11 +159,28 @@ class ProgramParser:
     def _stmt_Pass(self, stmt: ast.Pass) -> None:
         """Nothing."""
 
-    def _stmt_Return(self, stmt: ast.Return) -> None:
-        if stmt.value is not None and not (
+    def _stmt_Return(self, stmt: ast.Return) -> list[Stmt]:
+        """`return scalar`; results that are tensors are written to buffers."""
+        if stmt.value is None or (
             isinstance(stmt.value, ast.Constant) and stmt.value.value is None
         ):
-            self.source.fail(stmt, "a tensor program returns nothing; write its results to buffers")
+            return []
+        value = plain(self.evaluator.eval(stmt.value))
+        if isinstance(value, (bool, int, float)) and isinstance(self.ret, PrimType):
+            value = _const(self.ret.dtype, value)
+        if not isinstance(value, Expr) or not isinstance(value.ty, PrimType):
+            self.source.fail(
+                stmt, "a tensor program returns a scalar or nothing; write tensors to buffers"
+            )
+        if self.ret is None:
+            self.ret = value.ty
+        if value.ty != self.ret:
+            self.source.fail(
+                stmt,
+                f"the program returns {getattr(self.ret, 'dtype', self.ret)}, "
+                f"but this value is of {value.ty.dtype}; cast it",
+            )
+        return [Evaluate(_ret(value), self.evaluator.span(stmt))]
 
     def _stmt_Expr(self, stmt: ast.Expr) -> list[Stmt]:
         value = self.evaluator.eval(stmt.value)
