@@ -75,3 +75,15 @@ def test_an_error_inside_of_such_a_block_leaves_the_builder_usable() -> None:
             builder.emit(relax.SeqExpr([relax.BindingBlock([wrong])], wrong.var))
         builder.emit_func_output(builder.emit(relax.const(1.0)))
     assert relax.analysis.well_formed(builder.get())
+
+
+def test_an_ordinary_block_inside_may_not_use_what_the_dataflow_block_hides() -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        with builder.dataflow():
+            hidden = builder.emit(relax.const(3.0), "hidden")
+            binding = relax.VarBinding(relax.Var("w"), relax.op.exp(hidden))
+            value = builder.emit(relax.SeqExpr([relax.BindingBlock([binding])], binding.var))
+            out = builder.emit_output(value)
+        with pytest.raises(RuntimeError, match="hidden of a dataflow block is used"):
+            builder.emit_func_output(out)

@@ -15,7 +15,7 @@ from .. import _compiler
 from ..ir.base import current_span, plain
 from ..ir.expr import BaseFunc, Call, Expr, GlobalVar, Var
 from ..ir.module import IRModule
-from .expr import BindingBlock, DataflowBlock, Function, SeqExpr, Tuple, to_expr
+from .expr import BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Tuple, to_expr
 
 _new = _compiler.func("relax.BlockBuilder")
 _begin = _compiler.func("relax.Builder_Begin")
@@ -61,6 +61,8 @@ class FunctionScope:
         self.blocks: list[BindingBlock] = []
         self.output: Any = None
         self.ret_ty: Any = None  # as stated; None: as inferred
+        self.was_refused = False  # has emit_func_output raised?
+        self.was_split = False  # has a dataflow block been ended by what was emitted into it?
 
     def __enter__(self) -> FunctionScope:
         if self.builder._scope is not None:
@@ -76,7 +78,7 @@ class FunctionScope:
         _stack.builders.pop()
         builder = self.builder
         try:
-            if kind is None and self.output is None:
+            if kind is None and self.output is None and not self.was_refused:
                 raise RuntimeError(
                     f"function {self.name} has no result: call emit_func_output in it"
                 )
@@ -212,6 +214,8 @@ class BlockBuilder(Object):
         blocks = [block for block in expr.blocks if len(block.bindings)]
         if all(isinstance(block, DataflowBlock) for block in blocks):
             return expr
+        if self._scope is not None:
+            self._scope.was_split = True
         for block in blocks:
             self._close_block()
             _begin(self, isinstance(block, DataflowBlock))
@@ -244,7 +248,11 @@ class BlockBuilder(Object):
         return _in_dataflow(self)
 
     def emit_func_output(self, output: Any, params: Sequence[Var] | Var | None = None) -> GlobalVar:
-        """Ends the function with its result."""
+        """Ends the function with its result.
+
+        RuntimeError outside of a function, where it has a result already, and where blocks that split a dataflow
+        block (see emit) use its variables.
+        """
         scope = self._scope
         if scope is None:
             raise RuntimeError(
@@ -262,6 +270,10 @@ class BlockBuilder(Object):
             scope.params = _as_params(params)
         if scope.params is None:
             raise RuntimeError(f"the parameters of {scope.name} are not given")
+        if scope.was_split:
+            scope.was_refused = True
+            _check_dataflow_vars(scope.name, scope.blocks)
+            scope.was_refused = False
         body = _normalize_argument(self, to_expr(output))
         self._close_block()
         scope.output = body
@@ -329,6 +341,23 @@ def _as_value(expr: Any) -> Expr:
     if isinstance(expr, (tuple, list)):
         return Tuple(expr)
     return to_expr(expr)
+
+
+def _check_dataflow_vars(name: str, blocks: list[BindingBlock]) -> None:
+    """RuntimeError where an ordinary block names a DataflowVar of a block in front of it."""
+    from .analysis import free_vars
+
+    inside: set[Var] = set()
+    for block in blocks:
+        if isinstance(block, DataflowBlock):
+            inside.update(b.var for b in block.bindings if isinstance(b.var, DataflowVar))
+            continue
+        for var in free_vars(SeqExpr([block], Tuple([]))):
+            if var in inside:
+                raise RuntimeError(
+                    f"Malformed AST: in function {name}, {var.name_hint} of a dataflow block is used by an ordinary "
+                    "block of a sequence that was emitted into it and ended it; bind it in front of the dataflow block"
+                )
 
 
 def _finish(builder: BlockBuilder, func: Function, ret_ty: Any) -> Function:
