@@ -478,8 +478,10 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
     part.next->lines = lines;
   }
   const Expr at = first + tile;
+  const bool is_known = ir::AsInt(heights.low).has_value();
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
+    part.is_usual = is_known || rows == rows_;
     part.row_start = start;
     // Of a block the tiles of this pass share the next one, of a panel all that there are.
     if (part.next.has_value()) {

@@ -150,10 +150,11 @@ struct PartialSums {
 
 // What a tile fetches into the second cache of the rows of B that are used after its own, which are
 // a run of memory from element `first` of B on: tile number `tile` of those that share the work has
-// `lines` lines, and fetches `lines_a_step` of them with each step of the sum.
+// `lines` lines.  A step of the sum takes `lines_of_step` lines, which are fetched by `tiles` tiles
+// at least.
 struct PartOfNext {
   Expr first, tile, lines;
-  int64_t lines_a_step = 1;
+  int64_t lines_of_step = 1, tiles = 1;
 };
 
 // The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of
@@ -166,6 +167,7 @@ struct TilePart {
   Expr limit;
   std::optional<PartialSums> partial;  // is there: added to, and C is not written
   std::optional<PartOfNext> next;
+  bool is_usual = true;  // most tiles are of so many rows
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);

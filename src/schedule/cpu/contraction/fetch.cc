@@ -70,7 +70,7 @@ std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, co
   const int64_t known = std::max<int64_t>(1, ir::AsInt(tiles).value_or(kUsualTiles));
   const Expr part = ir::CeilDiv(rows * Expr(lines), ir::Max(tiles, 1));
   return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), analyzer_->Simplify(part),
-                    (lines + known - 1) / known};
+                    lines, known};
 }
 
 std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel) {

@@ -19,9 +19,12 @@ using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
 constexpr size_t kMostRegistersOfRun = 4;
-constexpr int64_t kParts = 1024;     // of a line, in which a step's share is counted
 constexpr int64_t kFewestWords = 2;  // of a row that are widened together
 constexpr int kDearFinish = 20;      // of CostOf: what has a polynomial
+// An iteration over the sum takes several steps of a tile that has so many products in each, and at
+// most so many of them together.
+constexpr int64_t kFewestProducts = 8, kMostProducts = 64;
+constexpr uint64_t kMostStepsAtOnce = 4;
 
 class TileEmitter {
  public:
@@ -443,53 +446,26 @@ class TileEmitter {
     return Annotated(loop, near ? kPrefetchNear : kPrefetch, b.Load({at}));
   }
 
-  // A loop over k that fetches the next tile's rows of A into the second cache, one line at most
-  // each step, row after row: the machine itself follows a row after some lines only, and each tile
-  // has new rows.
-  Stmt FetchingA(const Stmt& steps, const Expr& k) const {
-    const auto* loop = steps.as<tir::ForObj>();
-    const auto* load = c_.LoadOf(c_.a);
-    const int64_t line = kLineBytes / (SizeInBytes(Buffer(load->buffer).elem_dtype()) * c_.group);
-    if (loop == nullptr || c_.fetch_depth == 0 || c_.line_width > 0 || part_.rows > line)
-      return steps;
-    const int64_t lines = (c_.fetch_depth + line - 1) / line;
-    // Places for the lines of a row: a power of two, as a step has no time for a division. Those
-    // behind its last line are the next row's.
-    const auto places = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lines)));
-    const int64_t each_step = (part_.rows * places * kParts + c_.fetch_depth - 1) / c_.fetch_depth;
-    const Expr number = places == lines ? ir::FloorDiv(k * Expr(part_.rows), line)
-                                        : ir::FloorDiv(k * Expr(each_step), kParts);
-    ffi::Map<Var, Expr> map;
-    map.Set(c_.row.var, row_start_ + Expr(part_.rows) +
-                            (c_.rows_follow ? Expr(0) : ir::FloorDiv(number, places)));
-    map.Set(c_.stage.reduce.back().var,
-            c_.rows_follow ? Expr(0) : ir::FloorMod(number, places) * Expr(line));
-    Expr at = tir::Substitute(load->indices[0], map);
-    if (c_.rows_follow) at = at + k * Expr(part_.rows);
-    return Annotated(loop, kPrefetch, Buffer(load->buffer).Load({at}));
-  }
-
-  // A loop over the innermost axis of the sum that fetches this tile's part of what comes next of
-  // B, a few lines with each step: B comes from memory in the time that other rows of it are used
-  // in. Once the part is there, the fetches hit the first cache.
-  Stmt FetchingNext(const Stmt& steps, const Expr& k) const {
-    const auto* loop = steps.as<tir::ForObj>();
-    if (loop == nullptr || !part_.next.has_value()) return steps;
-    const auto& [first, tile, lines, lines_a_step] = *part_.next;
+  // This tile's part of what comes next of B, some lines for the block of `size` steps from `k` on:
+  // B comes from memory in the time that other rows of it are used in. Once the part is there, the
+  // fetches hit the first cache.
+  Expr NextOfB(const Expr& k, int64_t size) const {
+    const auto& [first, tile, lines, lines_of_step, tiles] = *part_.next;
     const auto* load = c_.LoadOf(c_.b);
     Buffer b(load->buffer);
     const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
+    const int64_t some = (lines_of_step * size + tiles - 1) / tiles;
     ffi::Map<Var, Expr> here;
     here.Set(c_.vector.var, Expr(0));
     here.Set(c_.column, Expr(0));
     here.Set(c_.panel, part_.panel);
-    const Expr number = LinearIndex(c_.stage.reduce) * Expr(lines_a_step);
+    const Expr number = ir::FloorDiv(LinearIndex(c_.stage.reduce), size) * Expr(some);
     Expr at = ir::Select(ir::Less(number, lines), first + (tile * lines + number) * Expr(line),
                          tir::Substitute(load->indices[0], here));
-    if (lines_a_step > 1) at = ir::RampExpr(at, line, lines_a_step);
+    if (some > 1) at = ir::RampExpr(at, line, some);
     ffi::Map<Var, Expr> map;
     map.Set(c_.stage.reduce.back().var, k);
-    return Annotated(loop, kPrefetch, tir::Substitute(b.Load({at}), map));
+    return tir::Substitute(b.Load({at}), map);
   }
 
   Stmt OverOuter(const std::vector<Axis>& outer, const Stmt& body) const {
@@ -505,10 +481,7 @@ class TileEmitter {
     if (c_.side_by_side.has_value()) return OverOuter(outer, StepSideBySide());
     if (HasNotes()) return OverOuter(outer, StepsByNotes());
     if (WidensLeft()) return OverOuter(outer, WideningLeft());
-    if (num_sets_ == 1) {
-      const Stmt steps = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
-      return OverOuter(outer, Fetching(steps, inner.var));
-    }
+    if (num_sets_ == 1) return OverOuter(outer, StepsByLines());
     // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
     Var round("round", Int(64)), rest("rest", Int(64));
@@ -518,30 +491,82 @@ class TileEmitter {
     const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     Stmt all = Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets));
-    Stmt both = SeqStmt::Flatten({Fetching(all, round * Expr(num_sets_)),
+    Stmt both = SeqStmt::Flatten({FetchingB(all, round * Expr(num_sets_), num_sets_),
                                   Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
     return OverOuter(outer, both);
   }
 
-  // A loop that takes what `num_sets_` steps of the innermost axis from `k` on do, with what it
-  // fetches meanwhile.
-  Stmt Fetching(const Stmt& steps, const Expr& k) const {
-    const Stmt fetching = FetchingRight(steps, k);
-    return num_sets_ > 1 ? fetching : FetchingA(fetching, k);
-  }
-  Stmt FetchingRight(const Stmt& steps, const Expr& k) const {
-    if (num_sets_ > 1) return FetchingB(steps, k, num_sets_);
-    return part_.rows <= c_.fetch_b.most_rows ? FetchingB(steps, k, 1) : FetchingNext(steps, k);
+  // Steps that one iteration takes.  What a loop needs for itself is a sixth of a step of a usual
+  // tile, and the share grows where a core gives half of its instructions to someone else.
+  int64_t StepsAtOnce() const {
+    const int64_t products = part_.rows * static_cast<int64_t>(part_.columns.size());
+    if (!part_.is_usual || c_.group > 1 || products < kFewestProducts) return 1;
+    const auto fit = static_cast<uint64_t>(kMostProducts / products);
+    return static_cast<int64_t>(std::bit_floor(std::clamp<uint64_t>(fit, 1, kMostStepsAtOnce)));
   }
 
-  // The next tile's rows of A at `k`, to be fetched once for each block of steps: in steps of few
-  // instructions, finding what to fetch in each one costs more than the lines that are fetched
-  // twice.  Null: they are not fetched.
+  // `count` steps of the innermost axis of the sum from `k` on, one after the other.
+  Stmt Steps(const Expr& k, const Expr& count) const {
+    const int64_t at_once = StepsAtOnce();
+    const int64_t known = ir::AsInt(count).value_or(0);
+    Var step("step", Int(64));
+    if (at_once == 1 || known < 2 * at_once)
+      return Loop(step, count, ForKind::kSerial, AtK(Step(0), k + step));
+    ffi::Array<Stmt> some;
+    for (int64_t i = 0; i < at_once; ++i)
+      some.push_back(AtK(Step(0), k + step * Expr(at_once) + Expr(i)));
+    Var rest("rest", Int(64));
+    const int64_t done = known / at_once * at_once;
+    return SeqStmt::Flatten(
+        {Loop(step, known / at_once, ForKind::kSerial, SeqStmt::Flatten(some)),
+         Loop(rest, known - done, ForKind::kSerial, AtK(Step(0), k + Expr(done) + rest))});
+  }
+
+  // The loop over the innermost axis of the sum.  What it fetches of the rows that follow is asked
+  // for once for each cache line of a row of A: in every step, finding what to fetch costs a fourth
+  // of the instructions.
+  Stmt StepsByLines() const {
+    const Axis& inner = c_.stage.reduce.back();
+    if (FetchesB()) {
+      return FetchingB(Loop(inner.var, inner.extent, ForKind::kSerial, Step(0)), inner.var, 1);
+    }
+    const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+    const int64_t size = kLineBytes / (SizeInBytes(type) * c_.group);
+    Var block("block", Int(64));
+    const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
+    const Expr fetched = NextOfBlock(block * Expr(size), size);
+    if (!fetched.defined() || ir::IsIntValue(blocks, 0)) return Steps(0, inner.extent);
+    const Expr done = analyzer_->Simplify(blocks * Expr(size));
+    const Expr left = analyzer_->Simplify(inner.extent - done);
+    const Stmt steps = Steps(block * Expr(size), Expr(size));
+    return SeqStmt::Flatten({OverBlocks(block, blocks, steps, fetched), Steps(done, left)});
+  }
+
+  // Do steps fetch B itself ahead?
+  bool FetchesB() const { return part_.rows <= c_.fetch_b.most_rows; }
+
+  // What the block of `size` steps from `k` on fetches into the second cache of the rows of A or B
+  // that are used after the tile's own: the machine itself follows a row after some lines only.
+  // Null: nothing.
+  Expr NextOfBlock(const Expr& k, int64_t size) const {
+    if (FetchesB()) return Expr();
+    return part_.next.has_value() ? NextOfB(k, size) : NextRowsOfA(k);
+  }
+
+  // The loop over blocks of steps, each of which fetches what NextOfBlock says.
+  static Stmt OverBlocks(const Var& block, const Expr& blocks, const Stmt& body,
+                         const Expr& fetched) {
+    if (!fetched.defined()) return Loop(block, blocks, ForKind::kSerial, body);
+    const For loop(block, 0, blocks, ForKind::kSerial, body);
+    return Annotated(loop.get(), kPrefetch, fetched);
+  }
+
+  // A line of each of the next tile's rows of A at `k`; null: they are not fetched.
   Expr NextRowsOfA(const Expr& k) const {
     const auto* load = c_.LoadOf(c_.a);
     if (c_.fetch_depth == 0 || c_.line_width > 0) return Expr();
-    const auto linear = LinearOffset::Of(load->indices[0], c_.AllAxes());
-    const auto step = ir::AsInt(linear->Coeff(c_.row.var));
+    const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
+    const auto step = linear.has_value() ? ir::AsInt(linear->Coeff(c_.row.var)) : std::nullopt;
     if (!step.has_value()) return Expr();
     ffi::Map<Var, Expr> map;
     map.Set(c_.row.var, row_start_ + Expr(part_.rows));
@@ -603,14 +628,10 @@ class TileEmitter {
         Buffer(load->buffer)
             .Load({tir::Substitute(load->indices[0], behind) + ir::FloorDiv(first, size) + block});
     const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)),
-                                      FetchingRight(pairs, from + round * Expr(num_sets)),
+                                      FetchingB(pairs, from + round * Expr(num_sets), num_sets),
                                       SeqStmt::Flatten(halves));
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
-    Stmt over_blocks = Loop(block, blocks, ForKind::kSerial, both);
-    const Expr next_rows = NextRowsOfA(from);
-    if (const auto* loop = over_blocks.as<tir::ForObj>(); loop != nullptr && next_rows.defined())
-      over_blocks = Annotated(loop, kPrefetch, next_rows);
-    return over_blocks;
+    return OverBlocks(block, blocks, both, NextOfBlock(from, size));
   }
 
   // Steps of a block of widened left sides: a vector, or of bytes, which are used up sooner, up to
@@ -676,11 +697,9 @@ class TileEmitter {
     const int64_t num_sets = SetsOfBlock(size);
     const Stmt steps = Loop(round, size / num_sets, ForKind::kSerial, of_block);
     const Expr k = from + round * Expr(num_sets);
-    const Expr next_rows = ByHalves() ? NextRowsOfA(from) : Expr();
-    seq.push_back(next_rows.defined() ? FetchingRight(steps, k) : Fetching(steps, k));
-    Stmt over_blocks = Loop(block, blocks, ForKind::kSerial, SeqStmt::Flatten(seq));
-    if (const auto* loop = over_blocks.as<tir::ForObj>(); loop != nullptr && next_rows.defined())
-      over_blocks = Annotated(loop, kPrefetch, next_rows);
+    seq.push_back(FetchingB(steps, k, num_sets_));
+    const Stmt over_blocks =
+        OverBlocks(block, blocks, SeqStmt::Flatten(seq), NextOfBlock(from, size));
     const Expr done = analyzer_->Simplify(blocks * Expr(size));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     const int64_t last = ir::AsInt(left).value_or(0);
