@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor programs that return a scalar: `return value` is Evaluate(ret(value)) at the end of a path.
+// Tensor programs that return a scalar: `return value` is Evaluate(ret(value)) at the end of a
+// path.
 #pragma once
 
 #include "tir/stmt.h"

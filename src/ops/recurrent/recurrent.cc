@@ -11,6 +11,8 @@ constexpr int kRows = 4;                    // rows of the batch that share a pa
 constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it one thread runs
 // Numbers that a row's sums may take: six registers of 16, twelve of 8.
 constexpr int64_t kSums = 96;
+// At most: where rows and gates have more, the gates take turns.
+constexpr int64_t kMostSums = 128;
 // Multiplications of a step that are worth sharing between threads, which then meet after each.
 constexpr int64_t kStepWorthThreads = 3 << 13;
 
@@ -327,15 +329,29 @@ Stmt Recurrence::Products(
     const Buffer& acc, const std::vector<int64_t>& gates,
     const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
     const std::function<Expr(const Row&, const Expr& k)>& left) {
+  const int64_t at_once = std::max<int64_t>(kMostSums / (num_rows_ * width_), 1);
+  ffi::Array<Stmt> parts;
+  for (size_t from = 0; from < gates.size(); from += static_cast<size_t>(at_once)) {
+    const size_t end = std::min(gates.size(), from + static_cast<size_t>(at_once));
+    parts.push_back(ProductsOf(acc, {from, end}, gates, start, left));
+  }
+  return Sequence(parts);
+}
+
+Stmt Recurrence::ProductsOf(
+    const Buffer& acc, std::pair<size_t, size_t> some, const std::vector<int64_t>& gates,
+    const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
+    const std::function<Expr(const Row&, const Expr& k)>& left) {
   // One set of sums for each part of k: a set of few sums alone would wait for its last addition.
-  const int64_t num_gates = static_cast<int64_t>(gates.size());
+  const auto [begin, end] = some;
+  const auto num_gates = static_cast<int64_t>(end - begin);
   int64_t sets = 1;
   while (sets < 4 && num_rows_ * num_gates * width_ * sets * 2 <= kSums) sets *= 2;
   std::vector<Buffer> sums{acc};
   for (int64_t set = 1; set < sets; ++set) sums.push_back(Tile("part", gates.size()));
   auto each = [&](const std::function<Stmt(const Row&, int64_t g, const Expr& lane)>& body) {
     ffi::Array<Stmt> all;
-    for (int64_t g = 0; g < num_gates; ++g) {
+    for (auto g = static_cast<int64_t>(begin); g < static_cast<int64_t>(end); ++g) {
       for (const Row& row : rows_)
         all.push_back(ForLanes([&](const Expr& lane) { return body(row, g, lane); }));
     }

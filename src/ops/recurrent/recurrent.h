@@ -114,6 +114,11 @@ class Recurrence {
   Stmt ForBlocks(const Expr& group, const std::function<Stmt()>& body);
   Expr BackAndForth(const Expr& group, const Expr& i, const Expr& extent) const;
   Expr Reversed() const;
+  // Products of gates [first, second).
+  Stmt ProductsOf(const Buffer& acc, std::pair<size_t, size_t> some,
+                  const std::vector<int64_t>& gates,
+                  const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
+                  const std::function<Expr(const Row&, const Expr& k)>& left);
 
   size_t num_states_;
   int64_t lengths_;  // position of the lengths among the inputs; -1: there are none
