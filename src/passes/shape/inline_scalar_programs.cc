@@ -43,9 +43,10 @@ class ScalarPrograms {
   std::unordered_set<std::string> open_, expanded_;
 };
 
-class ProgramInliner : public tir::StmtMutator {
+// In functions and in tensor programs.
+class Inliner : public tir::StmtMutator {
  public:
-  explicit ProgramInliner(ScalarPrograms* programs) : programs_(programs) {}
+  explicit Inliner(ScalarPrograms* programs) : programs_(programs) {}
   Expr MutateCall(const ir::Call& call) override {
     Expr mutated = tir::StmtMutator::MutateCall(call);
     Expr value = programs_->Inlined(mutated.as<ir::Call>().value());
@@ -56,21 +57,8 @@ class ProgramInliner : public tir::StmtMutator {
   ScalarPrograms* programs_;
 };
 
-class FunctionInliner : public ir::Mutator {
- public:
-  explicit FunctionInliner(ScalarPrograms* programs) : programs_(programs) {}
-  Expr MutateCall(const ir::Call& call) override {
-    Expr mutated = ir::Mutator::MutateCall(call);
-    Expr value = programs_->Inlined(mutated.as<ir::Call>().value());
-    return value.defined() ? value : mutated;
-  }
-
- private:
-  ScalarPrograms* programs_;
-};
-
 PrimFunc ScalarPrograms::Expand(const PrimFunc& program) {
-  tir::Stmt body = ProgramInliner(this).Mutate(program->body);
+  tir::Stmt body = Inliner(this).Mutate(program->body);
   if (body.same_as(program->body)) return program;
   auto node = ffi::make_object<tir::PrimFuncObj>(*program.get());
   node->body = body;
@@ -151,7 +139,7 @@ IRModule InlineScalarPrograms(IRModule mod, const PassContext& context) {
     if (auto program = func.as<PrimFunc>()) {
       functions.Set(var, programs.Expand(*program));
     } else if (func.as<ir::FunctionObj>()) {
-      functions.Set(var, FunctionInliner(&programs).Mutate(func).as<ir::Function>().value());
+      functions.Set(var, Inliner(&programs).Mutate(func).as<ir::Function>().value());
     } else {
       functions.Set(var, func);
     }
