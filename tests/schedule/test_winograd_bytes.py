@@ -103,6 +103,15 @@ def test_exact(case: tuple[int, ...], unknown: int, target: str) -> None:
     check(case, *operands(case, PAIRS[0]), target, unknown)
 
 
+@pytest.mark.parametrize("unknown", [0, 1, 3])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_code_for_matrix_registers_is_made_on_any_machine(
+    case: tuple[int, ...], unknown: int
+) -> None:
+    x, w = operands(case, PAIRS[0])
+    relaxvm.compile(module_of(case, w, str(x.dtype), unknown), target="llvm -mcpu=sapphirerapids")
+
+
 @pytest.mark.parametrize("target", MACHINES)
 @pytest.mark.parametrize("types", PAIRS, ids=str)
 def test_exact_with_any_signs(types: tuple[str, str], target: str) -> None:

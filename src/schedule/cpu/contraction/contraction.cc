@@ -305,7 +305,7 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
   num_tiles_ = analyzer_->Simplify(matrix_lines_ > 0 ? ir::CeilDiv(line_.extent, matrix_lines_)
                                                      : ir::CeilDiv(c_.row.extent, rows_));
   const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
-  if (matrix_step_ > 0) return ChooseTasksOfMatrices(depth);
+  if (matrix_step_ > 0) return ChooseTasksOfMatrices(depth, is_cut);
   const int64_t tile_work =
       ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * panels_of_tile_ * rows_;
   if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
@@ -331,11 +331,11 @@ Expr ContractionEmitter::Named(const char* name, const Expr& value) {
   return var;
 }
 
-void ContractionEmitter::ChooseTasksOfMatrices(const Expr& depth) {
+void ContractionEmitter::ChooseTasksOfMatrices(const Expr& depth, bool is_cut) {
   const int64_t registers = rows_ * (width_ / lanes_);
   const Expr work = analyzer_->Simplify(
       ir::FloorDiv(depth, kRegistersOfMatrices) * Expr(registers) + Expr(registers * kFinish));
-  ChooseTilesPerTask(kWorkPerTask / ir::AsInt(work).value_or(kWorkPerTask), false);
+  ChooseTilesPerTask(kWorkPerTask / ir::AsInt(work).value_or(kWorkPerTask), is_cut);
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
   work_ = work * per_task_;
 }

@@ -83,7 +83,7 @@ class ContractionEmitter {
   // The value, as a number or a variable that is bound before the tasks.
   Expr Named(const char* name, const Expr& value);
 
-  void ChooseTasksOfMatrices(const Expr& depth);
+  void ChooseTasksOfMatrices(const Expr& depth, bool is_cut);
 
   void ChooseTilesPerTask(int64_t most, bool is_cut);
 
