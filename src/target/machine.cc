@@ -34,6 +34,7 @@ constexpr Row kRows[] = {
     {"cortex-a77", 64, 512, 2048},
     {"cortex-a78", 64, 512, 4096},
     {"cortex-x1", 64, 1024, 4096},
+    {"graniterapids", 48, 2048, 65536, 8192},
     {"haswell", 32, 256, 8192},
     {"icelake-server", 48, 1280, 32768},
     {"nehalem", 32, 256, 8192},

@@ -37,6 +37,9 @@ struct Machine {
   }
 };
 
+// `fetch_ahead` of cores with matrix registers, as measured on a Granite Rapids.
+inline constexpr int64_t kFetchAheadOfAmx = 8192;
+
 // Caches of a CPU that is named as LLVM names it, as its makers publish them (where they come in
 // several sizes, the usual one), and what was measured on it.  A CPU that is not listed keeps what
 // `machine` says.

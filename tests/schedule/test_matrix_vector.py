@@ -163,3 +163,13 @@ def test_the_rows_to_fetch_are_found_once_for_each_cache_line(depth: int) -> Non
     for blocks, place in fetches:
         assert int(blocks) == depth // 16
         assert "//" not in place and "%" not in place
+
+
+def test_tiles_share_what_they_fetch_of_the_next_panel() -> None:
+    """How many there are, and so how much each of them fetches, is known at run time only."""
+    mod = constant_right(relaxvm.tirx.Var("m", "int64"), whole(768, 512), whole(512))
+    text = relaxvm.compile(mod, target="llvm -mcpu=skylake-avx512", stop_after="scheduled").script()
+    assert re.search(r"rounds\w*: T.int64 = T.Select\(T.max\(\(m \+ 5\) // 6, 1\) <= 3, ", text)
+    assert '"prefetch": ' in text and '"prefetch_near": ' not in text
+    text = relaxvm.compile(mod, target="llvm -mcpu=sapphirerapids", stop_after="scheduled").script()
+    assert '"prefetch_near": ' in text  # of a tile that is alone

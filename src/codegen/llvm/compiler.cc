@@ -78,6 +78,9 @@ Compiler::Compiler(const std::string& text, bool quick) {
 target::Machine Compiler::Machine() const {
   target::Machine machine = MachineFor(machine_->getMCSubtargetInfo());
   target::DescribeCpu(cpu_, &machine);
+  // A hypervisor may give a core another name: one with matrix registers is Intel's newest.
+  if (machine.matrix_bf16)
+    machine.fetch_ahead = std::max(machine.fetch_ahead, target::kFetchAheadOfAmx);
   return machine;
 }
 

@@ -470,21 +470,18 @@ Expr ContractionEmitter::EndOf(const Heights& heights, const Expr& tiles) const 
 Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& first,
                               const Expr& tiles, const Heights& heights) {
   Var tile("tile", Int(64));
-  // A division, done once.
-  Var lines("lines", Int(64));
   ffi::Array<Stmt> seq;
-  if (part.next.has_value() && !ir::AsInt(part.next->lines).has_value()) {
-    seq.push_back(tir::Bind(lines, part.next->lines));
-    part.next->lines = lines;
-  }
-  const Expr at = first + tile;
+  const Expr at = first + tile, tiles_of_next = part.next.has_value() ? part.next->tiles : Expr();
   const bool is_known = ir::AsInt(heights.low).has_value();
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
-    part.is_usual = is_known || rows == rows_;
+    part.is_usual = is_known || 2 * rows > rows_;
     part.row_start = start;
     // Of a block the tiles of this pass share the next one, of a panel all that there are.
     if (part.next.has_value()) {
+      // Even heights: a tile that is lower than half of what two of them have at least is alone.
+      const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
+      part.next->tiles = !is_known && rows < (rows_ + 1) / 2 ? alone : tiles_of_next;
       part.next->tile =
           part.partial.has_value() ? Expr(tile) : LinearIndex(c_.outer_a) * num_tiles_ + at;
     }

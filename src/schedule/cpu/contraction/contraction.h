@@ -148,13 +148,12 @@ struct PartialSums {
   Expr begin = 0;
 };
 
-// What a tile fetches into the second cache of the rows of B that are used after its own, which are
-// a run of memory from element `first` of B on: tile number `tile` of those that share the work has
-// `lines` lines.  A step of the sum takes `lines_of_step` lines, which are fetched by `tiles` tiles
-// at least.
+// What a tile fetches into the second cache of the rows of B that are used after its own: `steps`
+// steps of the sum, a run of memory from element `first` of B on.  It is number `tile` of `tiles`
+// that share the work.
 struct PartOfNext {
-  Expr first, tile, lines;
-  int64_t lines_of_step = 1, tiles = 1;
+  Expr first, tile, tiles;
+  int64_t steps = 0, bytes_of_step = 0;
 };
 
 // The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of

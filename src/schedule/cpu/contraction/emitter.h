@@ -110,8 +110,9 @@ class ContractionEmitter {
   // Is each panel of B a run of memory?
   bool PanelsAreRuns() const;
 
-  // The part for each of `tiles` tiles of `rows` rows of B, of which the first one is `map`'s.
-  std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, const Expr& rows, const Expr& tiles);
+  // The part for each of `tiles` tiles of `steps` steps of the sum, of which the first one is
+  // `map`'s.
+  std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles);
 
   // Of the panel after `panel`.
   std::optional<PartOfNext> PartOfNextPanel(const Expr& panel);

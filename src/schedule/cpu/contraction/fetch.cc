@@ -13,7 +13,6 @@ constexpr int64_t kRowsThatWaitForMemory = 6;
 constexpr int64_t kAheadInMemory = 2048;  // bytes
 // Where more tiles share a panel, waiting for its first passage is not felt.
 constexpr int64_t kTilesThatHidePanels = 32;
-constexpr int64_t kUsualTiles = 2;  // that a panel is fetched by, at least, where nobody knows
 }  // namespace
 
 int64_t ContractionEmitter::BytesOfA(const Expr& depth) const {
@@ -33,10 +32,10 @@ Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
   // Several runs of memory at once are followed by the core itself, across the ends of pages too.
   if (takes_panels_) return {};
   const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
-  if (machine_.fetch_ahead > 0) return {rows, machine_.fetch_ahead, true};
+  if (machine_.fetch_ahead > 0) return {kRowsThatWaitForMemory, machine_.fetch_ahead, true};
   const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
   // Of several tiles that share a panel, each fetches a part of the next one.
-  const bool shared = ir::AsInt(TilesOfPanel()).value_or(1) > 1 && PanelsAreRuns();
+  const bool shared = ir::AsInt(TilesOfPanel()).value_or(2) > 1 && PanelsAreRuns();
   return in_cache || shared ? Contraction::FetchOfB()
                             : Contraction::FetchOfB{rows, kAheadInMemory, false};
 }
@@ -55,7 +54,7 @@ bool ContractionEmitter::PanelsAreRuns() const {
   return true;
 }
 
-std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, const Expr& rows,
+std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, int64_t steps,
                                                      const Expr& tiles) {
   if (c_.fetch_depth > 0 || !PanelsAreRuns() || ir::AsInt(tiles).value_or(1) > kTilesThatHidePanels)
     return std::nullopt;
@@ -66,11 +65,7 @@ std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, co
   }
   const auto* load = c_.LoadOf(c_.b);
   const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(Buffer(load->buffer).elem_dtype());
-  const int64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
-  const int64_t known = std::max<int64_t>(1, ir::AsInt(tiles).value_or(kUsualTiles));
-  const Expr part = ir::CeilDiv(rows * Expr(lines), ir::Max(tiles, 1));
-  return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), analyzer_->Simplify(part),
-                    lines, known};
+  return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), tiles, steps, bytes};
 }
 
 std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel) {
@@ -82,7 +77,8 @@ std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel)
   } else {
     return std::nullopt;
   }
-  return PartOf(map, NumPoints(c_.stage.reduce), TilesOfPanel());
+  const Expr steps = analyzer_->Simplify(NumPoints(c_.stage.reduce));
+  return PartOf(map, ir::AsInt(steps).value_or(0), TilesOfPanel());
 }
 
 }  // namespace relaxvm::schedule::cpu

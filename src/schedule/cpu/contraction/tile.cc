@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "schedule/cpu/contraction/contraction.h"
+#include "schedule/cpu/contraction/next_of_b.h"
 #include "schedule/cpu/loads.h"
 #include "tir/dot.h"
 
@@ -39,10 +40,14 @@ class TileEmitter {
         lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))),
         num_sets_(SetsFor(machine)),
         acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local"),
-        correction_("correction", {Expr(width_)}, c.acc, "local") {}
+        correction_("correction", {Expr(width_)}, c.acc, "local") {
+    if (part.next.has_value() && !FetchesB())
+      next_.emplace(c, *part.next, StepsOfIteration(), analyzer);
+  }
 
   Stmt Run() {
     ffi::Array<Stmt> seq = {BindStart(), tir::AllocBuffer(acc_)};
+    if (next_.has_value()) next_->Bind(&seq);
     for (int64_t set = 0; set < num_sets_; ++set) {
       EachRegister([&](int64_t row, const Columns& c, bool) {
         Var lane("lane", Int(64));
@@ -427,7 +432,7 @@ class TileEmitter {
   Stmt FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
     const auto* loop = steps.as<tir::ForObj>();
     const auto& [most_rows, ahead_bytes, near] = c_.fetch_b;
-    if (loop == nullptr || part_.rows > most_rows) return steps;
+    if (loop == nullptr) return steps;
     Buffer b(c_.LoadOf(c_.b)->buffer);
     const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
     const int64_t run = c_.GroupInB() * width_ * count;  // elements of each step
@@ -446,26 +451,10 @@ class TileEmitter {
     return Annotated(loop, near ? kPrefetchNear : kPrefetch, b.Load({at}));
   }
 
-  // This tile's part of what comes next of B, some lines for the block of `size` steps from `k` on:
-  // B comes from memory in the time that other rows of it are used in. Once the part is there, the
-  // fetches hit the first cache.
-  Expr NextOfB(const Expr& k, int64_t size) const {
-    const auto& [first, tile, lines, lines_of_step, tiles] = *part_.next;
-    const auto* load = c_.LoadOf(c_.b);
-    Buffer b(load->buffer);
-    const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
-    const int64_t some = (lines_of_step * size + tiles - 1) / tiles;
-    ffi::Map<Var, Expr> here;
-    here.Set(c_.vector.var, Expr(0));
-    here.Set(c_.column, Expr(0));
-    here.Set(c_.panel, part_.panel);
-    const Expr number = ir::FloorDiv(LinearIndex(c_.stage.reduce), size) * Expr(some);
-    Expr at = ir::Select(ir::Less(number, lines), first + (tile * lines + number) * Expr(line),
-                         tir::Substitute(load->indices[0], here));
-    if (some > 1) at = ir::RampExpr(at, line, some);
-    ffi::Map<Var, Expr> map;
-    map.Set(c_.stage.reduce.back().var, k);
-    return tir::Substitute(b.Load({at}), map);
+  // Steps of the sum that one iteration of a loop takes, with what it fetches.
+  int64_t StepsOfIteration() const {
+    if (HasNotes()) return c_.notes->block;
+    return WidensLeft() ? BlockOfLeft() : StepsAtOnce();
   }
 
   Stmt OverOuter(const std::vector<Axis>& outer, const Stmt& body) const {
@@ -481,7 +470,7 @@ class TileEmitter {
     if (c_.side_by_side.has_value()) return OverOuter(outer, StepSideBySide());
     if (HasNotes()) return OverOuter(outer, StepsByNotes());
     if (WidensLeft()) return OverOuter(outer, WideningLeft());
-    if (num_sets_ == 1) return OverOuter(outer, StepsByLines());
+    if (num_sets_ == 1) return OverOuter(outer, StepsThatFetch());
     // Neighbours along the innermost axis go to different sets, what is left into the first one.
     const Expr rounds = analyzer_->Simplify(ir::FloorDiv(inner.extent, num_sets_));
     Var round("round", Int(64)), rest("rest", Int(64));
@@ -491,8 +480,9 @@ class TileEmitter {
     const Expr done = analyzer_->Simplify(rounds * Expr(num_sets_));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     Stmt all = Loop(round, rounds, ForKind::kSerial, SeqStmt::Flatten(sets));
-    Stmt both = SeqStmt::Flatten({FetchingB(all, round * Expr(num_sets_), num_sets_),
-                                  Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+    if (CanFetchB()) all = FetchingB(all, round * Expr(num_sets_), num_sets_);
+    Stmt both =
+        SeqStmt::Flatten({all, Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
     return OverOuter(outer, both);
   }
 
@@ -509,62 +499,76 @@ class TileEmitter {
   Stmt Steps(const Expr& k, const Expr& count) const {
     const int64_t at_once = StepsAtOnce();
     const int64_t known = ir::AsInt(count).value_or(0);
-    Var step("step", Int(64));
+    Var step("step", Int(64)), rest("rest", Int(64));
     if (at_once == 1 || known < 2 * at_once)
       return Loop(step, count, ForKind::kSerial, AtK(Step(0), k + step));
-    ffi::Array<Stmt> some;
-    for (int64_t i = 0; i < at_once; ++i)
-      some.push_back(AtK(Step(0), k + step * Expr(at_once) + Expr(i)));
-    Var rest("rest", Int(64));
     const int64_t done = known / at_once * at_once;
     return SeqStmt::Flatten(
-        {Loop(step, known / at_once, ForKind::kSerial, SeqStmt::Flatten(some)),
+        {Loop(step, known / at_once, ForKind::kSerial, SomeSteps(k + step * Expr(at_once))),
          Loop(rest, known - done, ForKind::kSerial, AtK(Step(0), k + Expr(done) + rest))});
   }
+  // StepsAtOnce of them.
+  Stmt SomeSteps(const Expr& k) const {
+    ffi::Array<Stmt> some;
+    for (int64_t i = 0; i < StepsAtOnce(); ++i) some.push_back(AtK(Step(0), k + Expr(i)));
+    return SeqStmt::Flatten(some);
+  }
 
-  // The loop over the innermost axis of the sum.  What it fetches of the rows that follow is asked
-  // for once for each cache line of a row of A: in every step, finding what to fetch costs a fourth
-  // of the instructions.
-  Stmt StepsByLines() const {
+  // The loop over the innermost axis of the sum, with what it fetches.  What is to be fetched of
+  // rows of A is found once for each cache line of one: in every step, that costs a fourth of the
+  // instructions.
+  Stmt StepsThatFetch() const {
     const Axis& inner = c_.stage.reduce.back();
-    if (FetchesB()) {
-      return FetchingB(Loop(inner.var, inner.extent, ForKind::kSerial, Step(0)), inner.var, 1);
-    }
+    const Stmt one_by_one = Loop(inner.var, inner.extent, ForKind::kSerial, Step(0));
+    if (FetchesB()) return FetchingB(one_by_one, inner.var, 1);
     const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
     const int64_t size = kLineBytes / (SizeInBytes(type) * c_.group);
+    if (ir::AsInt(inner.extent).value_or(size) < size) return Steps(0, inner.extent);
+    if (next_.has_value()) {
+      const int64_t each = StepsAtOnce();
+      Var iteration("iteration", Int(64)), rest("rest", Int(64));
+      const Expr count = analyzer_->Simplify(ir::FloorDiv(inner.extent, each));
+      const Expr done = analyzer_->Simplify(count * Expr(each));
+      const Expr left = analyzer_->Simplify(inner.extent - done);
+      const Stmt steps = SeqStmt::Flatten(
+          {next_->WhileFetching(iteration, count, SomeSteps(iteration * Expr(each)), true),
+           Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
+      if (!CanFetchB()) return steps;
+      return tir::IfThenElse(ir::Equal(part_.next->tiles, 1), FetchingB(one_by_one, inner.var, 1),
+                             steps);
+    }
     Var block("block", Int(64));
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
-    const Expr fetched = NextOfBlock(block * Expr(size), size);
-    if (!fetched.defined() || ir::IsIntValue(blocks, 0)) return Steps(0, inner.extent);
+    const Expr fetched = NextRowsOfA(block * Expr(size));
+    if (!fetched.defined()) return Steps(0, inner.extent);
     const Expr done = analyzer_->Simplify(blocks * Expr(size));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     const Stmt steps = Steps(block * Expr(size), Expr(size));
     return SeqStmt::Flatten({OverBlocks(block, blocks, steps, fetched), Steps(done, left)});
   }
 
-  // Do steps fetch B itself ahead?
-  bool FetchesB() const { return part_.rows <= c_.fetch_b.most_rows; }
-
-  // What the block of `size` steps from `k` on fetches into the second cache of the rows of A or B
-  // that are used after the tile's own: the machine itself follows a row after some lines only.
-  // Null: nothing.
-  Expr NextOfBlock(const Expr& k, int64_t size) const {
-    if (FetchesB()) return Expr();
-    return part_.next.has_value() ? NextOfB(k, size) : NextRowsOfA(k);
+  // Do steps fetch B itself ahead?  Not where several tiles share it; perhaps nobody knows.
+  bool CanFetchB() const {
+    const bool is_shared = part_.next.has_value() && ir::AsInt(part_.next->tiles).value_or(1) > 1;
+    return part_.rows <= c_.fetch_b.most_rows && !is_shared;
+  }
+  bool FetchesB() const {
+    return CanFetchB() && (!part_.next.has_value() || ir::IsIntValue(part_.next->tiles, 1));
   }
 
-  // The loop over blocks of steps, each of which fetches what NextOfBlock says.
-  static Stmt OverBlocks(const Var& block, const Expr& blocks, const Stmt& body,
-                         const Expr& fetched) {
-    if (!fetched.defined()) return Loop(block, blocks, ForKind::kSerial, body);
+  // The loop over blocks of steps, of which each fetches what comes next: of B, or `rows`, of A
+  // (null: nothing).  The machine itself follows a row after some lines only.
+  Stmt OverBlocks(const Var& block, const Expr& blocks, const Stmt& body, const Expr& rows) const {
+    if (next_.has_value()) return next_->WhileFetching(block, blocks, body, false);
+    if (!rows.defined()) return Loop(block, blocks, ForKind::kSerial, body);
     const For loop(block, 0, blocks, ForKind::kSerial, body);
-    return Annotated(loop.get(), kPrefetch, fetched);
+    return Annotated(loop.get(), kPrefetch, rows);
   }
 
   // A line of each of the next tile's rows of A at `k`; null: they are not fetched.
   Expr NextRowsOfA(const Expr& k) const {
     const auto* load = c_.LoadOf(c_.a);
-    if (c_.fetch_depth == 0 || c_.line_width > 0) return Expr();
+    if (c_.fetch_depth == 0 || c_.line_width > 0 || FetchesB()) return Expr();
     const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
     const auto step = linear.has_value() ? ir::AsInt(linear->Coeff(c_.row.var)) : std::nullopt;
     if (!step.has_value()) return Expr();
@@ -612,7 +616,8 @@ class TileEmitter {
     ffi::Array<Stmt> sets;
     for (int64_t set = 0; set < num_sets; ++set)
       sets.push_back(AtK(PairsStep(set), from + round * Expr(num_sets) + Expr(set)));
-    const Stmt pairs = Loop(round, size / num_sets, ForKind::kSerial, SeqStmt::Flatten(sets));
+    Stmt pairs = Loop(round, size / num_sets, ForKind::kSerial, SeqStmt::Flatten(sets));
+    if (FetchesB()) pairs = FetchingB(pairs, from + round * Expr(num_sets), num_sets);
     ffi::Array<Stmt> halves;
     const Stmt of_block = WidenedSteps(from, step, size, &halves);
     halves.push_back(Loop(step, size / num_sets, ForKind::kSerial, of_block));
@@ -627,11 +632,10 @@ class TileEmitter {
     const Expr note =
         Buffer(load->buffer)
             .Load({tir::Substitute(load->indices[0], behind) + ir::FloorDiv(first, size) + block});
-    const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)),
-                                      FetchingB(pairs, from + round * Expr(num_sets), num_sets),
+    const Stmt both = tir::IfThenElse(ir::Equal(note, ir::Const(note.dtype(), 0)), pairs,
                                       SeqStmt::Flatten(halves));
     const Expr blocks = analyzer_->Simplify(ir::FloorDiv(inner.extent, size));
-    return OverBlocks(block, blocks, both, NextOfBlock(from, size));
+    return OverBlocks(block, blocks, both, NextRowsOfA(from));
   }
 
   // Steps of a block of widened left sides: a vector, or of bytes, which are used up sooner, up to
@@ -697,9 +701,8 @@ class TileEmitter {
     const int64_t num_sets = SetsOfBlock(size);
     const Stmt steps = Loop(round, size / num_sets, ForKind::kSerial, of_block);
     const Expr k = from + round * Expr(num_sets);
-    seq.push_back(FetchingB(steps, k, num_sets_));
-    const Stmt over_blocks =
-        OverBlocks(block, blocks, SeqStmt::Flatten(seq), NextOfBlock(from, size));
+    seq.push_back(FetchesB() ? FetchingB(steps, k, num_sets_) : steps);
+    const Stmt over_blocks = OverBlocks(block, blocks, SeqStmt::Flatten(seq), NextRowsOfA(from));
     const Expr done = analyzer_->Simplify(blocks * Expr(size));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     const int64_t last = ir::AsInt(left).value_or(0);
@@ -810,6 +813,7 @@ class TileEmitter {
   Buffer correction_;  // 128 times the sum of each column of B
   const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte
   Var row_start_{"row_start", Int(64)};  // of lines: the first line
+  std::optional<NextOfB> next_;
 };
 
 }  // namespace
