@@ -163,7 +163,7 @@ int64_t ChooseWidth(Use* use, const Machine& machine) {
     use->columns_a_group = 0;
     return use->group > 1 && lanes % of_group == 0 ? use->columns : 0;
   }
-  return target::PanelVectors(machine, use->ColumnsInPanels(), bytes) * lanes;
+  return target::PanelVectors(machine, use->ColumnsInPanels(), bytes, use->group > 1) * lanes;
 }
 
 // [.., n at dim, ..] -> [n / width, .., width]; where neighbours along the sum lie behind each

@@ -25,7 +25,7 @@ WinogradLoad LoadsOf(const Buffer& buffer) {
 }
 
 WinogradForm FormOf(const Convolution& c, const Machine& machine) {
-  const int64_t width = target::PanelVectors(machine, c.filters, 4) * machine.Lanes(4);
+  const int64_t width = target::PanelVectors(machine, c.filters, 4, c.of_bytes) * machine.Lanes(4);
   return {c.channels, c.filters, width, c.groups, c.dilation, c.before, c.of_bytes};
 }
 

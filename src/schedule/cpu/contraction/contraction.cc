@@ -73,7 +73,9 @@ Stmt ContractionEmitter::Run() {
 
 void ContractionEmitter::ChooseWidth() {
   const auto columns = ir::AsInt(c_.vector.extent);
-  int64_t vectors = target::PanelVectors(machine_, columns.value_or(0), SizeInBytes(c_.acc));
+  const bool of_groups = c_.group > 1 || c_.group_if_packed > 1;
+  int64_t vectors =
+      target::PanelVectors(machine_, columns.value_or(0), SizeInBytes(c_.acc), of_groups);
   if (c_.panel_width > 0) {
     vectors = c_.panel_width / lanes_;
   } else if (c_.side_by_side.has_value()) {
