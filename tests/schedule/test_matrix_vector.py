@@ -156,7 +156,7 @@ def test_products_of_a_column_and_a_row_are_no_sums(rows: int, columns: int) -> 
 @pytest.mark.parametrize("depth", [1000, 768, 900])
 def test_the_rows_to_fetch_are_found_once_for_each_cache_line(depth: int) -> None:
     """In every step of the sum, that costs a fourth of the instructions."""
-    mod = constant_right(1000, whole(depth, 512), whole(512))
+    mod = constant_right(1000, whole(depth, 16), whole(16))
     text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
     fetches = re.findall(r'serial\(T.int64\((\d+)\), annotations={"prefetch": a\[([^]]*)\]', text)
     assert fetches
@@ -165,11 +165,18 @@ def test_the_rows_to_fetch_are_found_once_for_each_cache_line(depth: int) -> Non
         assert "//" not in place and "%" not in place
 
 
+def test_rows_that_stay_in_the_cache_have_the_next_panel_fetched() -> None:
+    """Left and right side are larger than the second cache: a block of rows is read again from there, the weight is not."""
+    mod = constant_right(1000, whole(1000, 512), whole(512))
+    text = relaxvm.compile(mod, target="llvm -mcpu=haswell", stop_after="scheduled").script()
+    assert re.search(r'"prefetch": param_\d\[', text) and '"prefetch": a[' not in text
+
+
 def test_tiles_share_what_they_fetch_of_the_next_panel() -> None:
     """How many there are, and so how much each of them fetches, is known at run time only."""
     mod = constant_right(relaxvm.tirx.Var("m", "int64"), whole(768, 512), whole(512))
     text = relaxvm.compile(mod, target="llvm -mcpu=skylake-avx512", stop_after="scheduled").script()
-    assert re.search(r"rounds\w*: T.int64 = T.Select\(T.max\(\(m \+ 5\) // 6, 1\) <= 3, ", text)
+    assert re.search(r"rounds\w*: T.int64 = T.Select\(T.max\(chunks_of_block, 1\) <= 3, ", text)
     assert '"prefetch": ' in text and '"prefetch_near": ' not in text
     text = relaxvm.compile(mod, target="llvm -mcpu=sapphirerapids", stop_after="scheduled").script()
     assert '"prefetch_near": ' in text  # of a tile that is alone

@@ -290,8 +290,13 @@ Stmt ContractionEmitter::OverAll(const Var& panel, const Var& chunk, const Expr&
                                  const Stmt& body, const Expr& work) const {
   const Expr all = depth_blocks_.has_value() ? walked_.extent : panels_;
   const Expr panels = analyzer_->Simplify(ir::CeilDiv(all, panels_of_task_));
-  const Tasks tasks{{panel, panels}, {chunk, chunks}, body, work, BytesOfChunk()};
-  return RunTasks(c_, tasks, machine_, analyzer_);
+  const Expr in_block = in_block_.defined() ? in_block_ : InBlock(chunks);
+  return RunTasks(c_, {{panel, panels}, {chunk, chunks}, body, work, in_block}, analyzer_);
+}
+
+Expr ContractionEmitter::InBlock(const Expr& chunks) const {
+  const Expr all = analyzer_->Simplify(NumPoints(c_.outer_a) * chunks);
+  return ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
 }
 
 Expr ContractionEmitter::BytesOfChunk() const {
@@ -311,16 +316,22 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
   const int64_t tile_work =
       ir::AsInt(depth).value_or(kTypicalDepth) * (width_ / lanes_) * panels_of_tile_ * rows_;
   if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
-  if (BytesOfA(depth) > machine_.l2_bytes && !c_.side_by_side.has_value()) {
+  // What comes from behind the second cache again and again: B, for each block of rows, or A.
+  const bool is_b = BytesOfB(depth) > machine_.l2_bytes / 2 && PanelsAreRuns();
+  if (BytesOfA(depth) > machine_.l2_bytes && !is_b && !c_.side_by_side.has_value()) {
     c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
   }
-  c_.fetch_b = HowToFetchB(BytesOfB(depth));
   if (depth_blocks_.has_value()) {
     ChooseTasksOfBlocks();
   } else {
     ChooseTilesPerTask(kWorkPerTask / std::max<int64_t>(tile_work, 1), is_cut);
   }
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
+  if (!is_cut) {
+    in_block_ = InBlock(chunks_);
+    if (BytesOfChunk().defined()) in_block_ = Named("chunks_of_block", in_block_);
+  }
+  c_.fetch_b = HowToFetchB(BytesOfB(depth));
   const Expr rows = ir::Min(rows_ * per_task_, ir::Max(c_.row.extent, kRowsPerLoad));
   work_ = depth * Expr(width_ / lanes_ * panels_of_tile_) * rows * panels_of_task_;
 }
@@ -453,15 +464,22 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     return EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_, machine_,
                           analyzer_);
   }
-  if (!takes_panels_) part.next = PartOfNextPanel(panel);
-  return ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
+  ffi::Array<Stmt> all;
+  if (!takes_panels_) part.next = PartOfNextPanel(panel, first);
+  if (part.next.has_value()) {
+    Var before("tiles_before", Int(64));
+    all.push_back(tir::Bind(before, part.next->tile));
+    part.next->tile = before;
+  }
+  all.push_back(ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
     part.columns = some;
     part.limit = end;
     ffi::Array<Stmt> seq;
     const Heights heights = ChooseHeights(&seq);
     seq.push_back(Pass(c_, part, first, tiles, heights));
     return SeqStmt::Flatten(seq);
-  });
+  }));
+  return SeqStmt::Flatten(all);
 }
 
 Expr ContractionEmitter::EndOf(const Heights& heights, const Expr& tiles) const {
@@ -473,7 +491,8 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
                               const Expr& tiles, const Heights& heights) {
   Var tile("tile", Int(64));
   ffi::Array<Stmt> seq;
-  const Expr at = first + tile, tiles_of_next = part.next.has_value() ? part.next->tiles : Expr();
+  const Expr at = first + tile, before = part.next.has_value() ? part.next->tile : Expr(),
+             tiles_of_next = part.next.has_value() ? part.next->tiles : Expr();
   const bool is_known = ir::AsInt(heights.low).has_value();
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
@@ -484,8 +503,7 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
       // Even heights: a tile that is lower than half of what two of them have at least is alone.
       const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
       part.next->tiles = !is_known && rows < (rows_ + 1) / 2 ? alone : tiles_of_next;
-      part.next->tile =
-          part.partial.has_value() ? Expr(tile) : LinearIndex(c_.outer_a) * num_tiles_ + at;
+      part.next->tile = before + tile;
     }
     return EmitTile(c, width_, part, machine_, analyzer_);
   };

@@ -228,12 +228,15 @@ Expr NumPoints(const std::vector<Axis>& axes);
 // A task is a chunk of rows of A times a panel of B.
 struct Tasks {
   Axis panel, chunk;
-  Stmt body;            // of one task
-  Expr work;            // additions of one
-  Expr bytes_of_chunk;  // of A; null: not known, all chunks pass for each panel
+  Stmt body;      // of one task
+  Expr work;      // additions of one
+  Expr in_block;  // ChunksInBlock
 };
+// How many of `all` chunks pass for each panel of B: all, unless their rows of A do not stay in the
+// second cache.  `bytes_of_chunk`: of A; null: not known.
+Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& machine,
+                   arith::Analyzer* analyzer);
 // All tasks of `c`, on threads.
-Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,
-              arith::Analyzer* analyzer);
+Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyzer);
 
 }  // namespace relaxvm::schedule::cpu

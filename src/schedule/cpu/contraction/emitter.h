@@ -74,6 +74,9 @@ class ContractionEmitter {
   // Of A, along the innermost axis of the sum; null: not known.
   Expr BytesOfChunk() const;
 
+  // Of `chunks` for each point of outer_a, that pass for each panel of B.
+  Expr InBlock(const Expr& chunks) const;
+
   void ChooseTasks(bool is_cut);
 
   // A block of rows of A fills half of the second cache while a group of panels of B passes, whose
@@ -104,8 +107,11 @@ class ContractionEmitter {
 
   Contraction::FetchOfB HowToFetchB(int64_t bytes) const;
 
-  // Tiles that share a panel of B.
+  // Tiles that a panel of B passes for.
   Expr TilesOfPanel() const { return analyzer_->Simplify(num_tiles_ * NumPoints(c_.outer_a)); }
+  // Of a block of rows, they share it.
+  Expr TilesOfBlock() const;
+  bool HasBlocksOfRows() const;
 
   // Is each panel of B a run of memory?
   bool PanelsAreRuns() const;
@@ -114,8 +120,8 @@ class ContractionEmitter {
   // `map`'s.
   std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles);
 
-  // Of the panel after `panel`.
-  std::optional<PartOfNext> PartOfNextPanel(const Expr& panel);
+  // Of the panel after `panel`, for the chunk that begins with tile `first`.
+  std::optional<PartOfNext> PartOfNextPanel(const Expr& panel, const Expr& first);
 
   // Of block number `block` of the sum.
   std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& block, const Expr& tiles);
@@ -197,6 +203,7 @@ class ContractionEmitter {
   Expr panels_of_task_ = 1;
   Stmt sizes_of_task_ = tir::SeqStmt::Flatten({});  // binds what these use
   Expr chunks_, work_;                              // tasks of a panel; additions of one
+  Expr in_block_;                                   // InBlock, bound; null: rows are cut
   std::optional<DepthBlocks> depth_blocks_;
   // Of a task of blocks: what its buffer of sums has room for.
   int64_t most_tiles_ = 1, most_panels_ = 1;

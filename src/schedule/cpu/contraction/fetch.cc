@@ -35,7 +35,7 @@ Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
   if (machine_.fetch_ahead > 0) return {kRowsThatWaitForMemory, machine_.fetch_ahead, true};
   const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
   // Of several tiles that share a panel, each fetches a part of the next one.
-  const bool shared = ir::AsInt(TilesOfPanel()).value_or(2) > 1 && PanelsAreRuns();
+  const bool shared = ir::AsInt(TilesOfBlock()).value_or(2) > 1 && PanelsAreRuns();
   return in_cache || shared ? Contraction::FetchOfB()
                             : Contraction::FetchOfB{rows, kAheadInMemory, false};
 }
@@ -65,10 +65,19 @@ std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, in
   }
   const auto* load = c_.LoadOf(c_.b);
   const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(Buffer(load->buffer).elem_dtype());
-  return PartOfNext{tir::Substitute(load->indices[0], map), Expr(), tiles, steps, bytes};
+  return PartOfNext{tir::Substitute(load->indices[0], map), 0, tiles, steps, bytes};
 }
 
-std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel) {
+bool ContractionEmitter::HasBlocksOfRows() const {
+  return in_block_.defined() && !analyzer_->ProveEqual(in_block_, NumPoints(c_.outer_a) * chunks_);
+}
+
+Expr ContractionEmitter::TilesOfBlock() const {
+  return HasBlocksOfRows() ? analyzer_->Simplify(in_block_ * per_task_) : TilesOfPanel();
+}
+
+std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel,
+                                                              const Expr& first) {
   ffi::Map<Var, Expr> map;
   if (c_.panel_width > 0) {
     map.Set(c_.panel, panel + Expr(1));
@@ -78,7 +87,16 @@ std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel)
     return std::nullopt;
   }
   const Expr steps = analyzer_->Simplify(NumPoints(c_.stage.reduce));
-  return PartOf(map, ir::AsInt(steps).value_or(0), TilesOfPanel());
+  auto next = PartOf(map, ir::AsInt(steps).value_or(0), TilesOfBlock());
+  if (!next.has_value()) return next;
+  const Expr outer = LinearIndex(c_.outer_a);
+  if (HasBlocksOfRows()) {
+    const Expr chunk = outer * chunks_ + ir::FloorDiv(first, per_task_);
+    next->tile = analyzer_->Simplify(ir::FloorMod(chunk, in_block_) * per_task_);
+  } else {
+    next->tile = outer * num_tiles_ + first;
+  }
+  return next;
 }
 
 }  // namespace relaxvm::schedule::cpu

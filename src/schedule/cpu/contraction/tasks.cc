@@ -8,18 +8,15 @@ namespace {
 
 using tir::SeqStmt;
 
-// How many chunks pass for each panel of B: all, unless their rows of A do not stay in the second
-// cache.
-Expr ChunksInBlock(const Tasks& tasks, const Expr& all, const Machine& machine,
-                   arith::Analyzer* analyzer) {
-  if (!tasks.bytes_of_chunk.defined()) return all;
-  const Expr& bytes = tasks.bytes_of_chunk;
-  const Expr some = ir::Max(ir::FloorDiv(machine.l2_bytes / 4, bytes), 1);
-  return analyzer->Simplify(
-      ir::Select(ir::LessEqual(all * bytes, machine.l2_bytes / 2), all, ir::Min(some, all)));
-}
-
 }  // namespace
+
+Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& machine,
+                   arith::Analyzer* analyzer) {
+  if (!bytes_of_chunk.defined()) return all;
+  const Expr some = ir::Max(ir::FloorDiv(machine.l2_bytes / 4, bytes_of_chunk), 1);
+  return analyzer->Simplify(ir::Select(ir::LessEqual(all * bytes_of_chunk, machine.l2_bytes / 2),
+                                       all, ir::Min(some, all)));
+}
 
 Expr NumPoints(const std::vector<Axis>& axes) {
   Expr points = 1;
@@ -58,14 +55,13 @@ Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work
                       analyzer);
 }
 
-Stmt RunTasks(const Contraction& c, const Tasks& tasks, const Machine& machine,
-              arith::Analyzer* analyzer) {
+Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyzer) {
   std::vector<Axis> all = c.batch, of_b = c.outer_b, of_a = c.outer_a;
   of_a.push_back(tasks.chunk);
   of_b.push_back(tasks.panel);
   const Expr num_panels = analyzer->Simplify(NumPoints(of_b));
   const Expr num_chunks = analyzer->Simplify(NumPoints(of_a));
-  const Expr in_block = ChunksInBlock(tasks, num_chunks, machine, analyzer);
+  const Expr& in_block = tasks.in_block;
   if (ir::IsIntValue(num_panels, 1) || in_block.same_as(num_chunks) ||
       analyzer->ProveEqual(in_block, num_chunks)) {
     // Each panel of B stays in the second cache while rows of A pass.
