@@ -216,6 +216,8 @@ class Interpreter {
         vars_[realize->block->iter_vars[i]->var.get()] = Eval(realize->iter_values[i]);
       }
       Exec(initializing_ ? realize->block->init : realize->block->body);
+    } else if (const auto* evaluate = s.as<tir::EvaluateObj>()) {
+      Eval(evaluate->value);  // the body of a loop that only fetches
     } else {
       const auto* store = s.as<tir::BufferStoreObj>();
       RELAXVM_CHECK(store != nullptr) << s->GetTypeKey();

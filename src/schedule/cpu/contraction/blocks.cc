@@ -179,7 +179,8 @@ Stmt ContractionEmitter::OfBlocks(const Var& group, const Expr& chunk) {
   const Contraction c = OneBlock(block, &of_block);
   // After the last panel of the group the first one's next block follows.
   Var is_last("is_last", Int(64)), next("next_panel", Int(64)), next_block("next_block", Int(64));
-  part.next = PartOfBlock(next, next_block, tiles);
+  part.next =
+      PartOfBlock(next, next_block, ir::AsInt(per_task_).has_value() ? per_task_ : Expr(tiles));
   if (part.next.has_value()) {
     of_panel.push_back(
         tir::Bind(is_last, ir::Select(ir::Less(at + Expr(1), here), Expr(0), Expr(1))));

@@ -327,10 +327,7 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
     ChooseTilesPerTask(kWorkPerTask / std::max<int64_t>(tile_work, 1), is_cut);
   }
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
-  if (!is_cut) {
-    in_block_ = InBlock(chunks_);
-    if (BytesOfChunk().defined()) in_block_ = Named("chunks_of_block", in_block_);
-  }
+  if (!is_cut) BindInBlock();
   c_.fetch_b = HowToFetchB(BytesOfB(depth));
   const Expr rows = ir::Min(rows_ * per_task_, ir::Max(c_.row.extent, kRowsPerLoad));
   work_ = depth * Expr(width_ / lanes_ * panels_of_tile_) * rows * panels_of_task_;
@@ -351,6 +348,12 @@ void ContractionEmitter::ChooseTasksOfMatrices(const Expr& depth, bool is_cut) {
   ChooseTilesPerTask(kWorkPerTask / ir::AsInt(work).value_or(kWorkPerTask), is_cut);
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
   work_ = work * per_task_;
+  if (!is_cut) BindInBlock();
+}
+
+void ContractionEmitter::BindInBlock() {
+  in_block_ = InBlock(chunks_);
+  if (BytesOfChunk().defined()) in_block_ = Named("chunks_of_block", in_block_);
 }
 
 void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
@@ -451,6 +454,16 @@ Stmt ContractionEmitter::ByTiles(const std::vector<Columns>& columns, const Expr
   return SeqStmt::Flatten(seq);
 }
 
+std::optional<PartOfNext> ContractionEmitter::BoundPart(const Expr& panel, const Expr& first,
+                                                        ffi::Array<Stmt>* seq) {
+  auto next = PartOfNextPanel(panel, first);
+  if (!next.has_value()) return next;
+  Var before("tiles_before", Int(64));
+  seq->push_back(tir::Bind(before, next->tile));
+  next->tile = before;
+  return next;
+}
+
 Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& tiles,
                                const std::vector<Columns>& columns, const Expr& limit) {
   TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
@@ -459,18 +472,16 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
                            machine_, analyzer_);
   }
   if (matrix_step_ > 0) {
+    ffi::Array<Stmt> seq;
     part.row_start = first * Expr(rows_);
+    part.next = BoundPart(panel, first, &seq);
     const Expr rows = ir::Min(tiles * Expr(rows_), c_.row.extent - part.row_start);
-    return EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_, machine_,
-                          analyzer_);
+    seq.push_back(EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_,
+                                 machine_, analyzer_));
+    return SeqStmt::Flatten(seq);
   }
   ffi::Array<Stmt> all;
-  if (!takes_panels_) part.next = PartOfNextPanel(panel, first);
-  if (part.next.has_value()) {
-    Var before("tiles_before", Int(64));
-    all.push_back(tir::Bind(before, part.next->tile));
-    part.next->tile = before;
-  }
+  if (!takes_panels_) part.next = BoundPart(panel, first, &all);
   all.push_back(ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
     part.columns = some;
     part.limit = end;

@@ -76,6 +76,7 @@ class ContractionEmitter {
 
   // Of `chunks` for each point of outer_a, that pass for each panel of B.
   Expr InBlock(const Expr& chunks) const;
+  void BindInBlock();
 
   void ChooseTasks(bool is_cut);
 
@@ -120,8 +121,13 @@ class ContractionEmitter {
   // `map`'s.
   std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles);
 
+  // Does a panel of B have a place from which the next one is found?
+  bool HasNextPanel() const;
+
   // Of the panel after `panel`, for the chunk that begins with tile `first`.
   std::optional<PartOfNext> PartOfNextPanel(const Expr& panel, const Expr& first);
+  // The same; `seq` binds the number of the chunk's first tile.
+  std::optional<PartOfNext> BoundPart(const Expr& panel, const Expr& first, ffi::Array<Stmt>* seq);
 
   // Of block number `block` of the sum.
   std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& block, const Expr& tiles);

@@ -32,10 +32,15 @@ Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
   // Several runs of memory at once are followed by the core itself, across the ends of pages too.
   if (takes_panels_) return {};
   const int64_t rows = bytes > machine_.l2_bytes ? kRowsThatWaitForMemory : kRowsThatWait;
-  if (machine_.fetch_ahead > 0) return {kRowsThatWaitForMemory, machine_.fetch_ahead, true};
-  const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
   // Of several tiles that share a panel, each fetches a part of the next one.
-  const bool shared = ir::AsInt(TilesOfBlock()).value_or(2) > 1 && PanelsAreRuns();
+  const auto tiles = ir::AsInt(TilesOfBlock());
+  const bool shared = tiles.value_or(2) > 1 && PanelsAreRuns();
+  if (machine_.fetch_ahead > 0) {
+    // Where nobody knows, a tile fetches its own panel only when it finds that it is alone.
+    const bool alone = tiles.has_value() ? *tiles == 1 : shared && HasNextPanel();
+    return {alone ? kRowsThatWaitForMemory : rows, machine_.fetch_ahead, true};
+  }
+  const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
   return in_cache || shared ? Contraction::FetchOfB()
                             : Contraction::FetchOfB{rows, kAheadInMemory, false};
 }
@@ -76,15 +81,18 @@ Expr ContractionEmitter::TilesOfBlock() const {
   return HasBlocksOfRows() ? analyzer_->Simplify(in_block_ * per_task_) : TilesOfPanel();
 }
 
+bool ContractionEmitter::HasNextPanel() const {
+  return c_.panel_width > 0 || (!c_.outer_b.empty() && ir::IsIntValue(panels_, 1));
+}
+
 std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel,
                                                               const Expr& first) {
+  if (!HasNextPanel()) return std::nullopt;
   ffi::Map<Var, Expr> map;
   if (c_.panel_width > 0) {
     map.Set(c_.panel, panel + Expr(1));
-  } else if (!c_.outer_b.empty() && ir::IsIntValue(panels_, 1)) {
-    map.Set(c_.outer_b.back().var, c_.outer_b.back().var + Expr(1));
   } else {
-    return std::nullopt;
+    map.Set(c_.outer_b.back().var, c_.outer_b.back().var + Expr(1));
   }
   const Expr steps = analyzer_->Simplify(NumPoints(c_.stage.reduce));
   auto next = PartOf(map, ir::AsInt(steps).value_or(0), TilesOfBlock());

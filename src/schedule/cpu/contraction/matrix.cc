@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedule/cpu/contraction/contraction.h"
+#include "schedule/cpu/contraction/next_of_b.h"
 #include "tir/matrix.h"
 
 namespace relaxvm::schedule::cpu {
@@ -60,7 +61,7 @@ class MatrixEmitter {
                             tir::Bind(count, rows)};
     if (known.value_or(kMatrixBlock) >= kMatrixBlock) {
       const Expr all = kMatrixRows;
-      const Stmt body = Block(start + block * Expr(kMatrixBlock), all, all);
+      const Stmt body = Block(block, start + block * Expr(kMatrixBlock), all, all);
       const Stmt loop = tir::For(block, 0, blocks, ForKind::kSerial, body);
       const Stmt configured = SeqStmt::Flatten({Configure({2}, all, all), loop});
       seq.push_back(tir::IfThenElse(ir::Less(0, blocks), configured));
@@ -69,7 +70,8 @@ class MatrixEmitter {
     const Expr rest = analyzer_->Simplify(count - blocks * Expr(kMatrixBlock));
     auto last = [&](const Expr& upper, const Expr& lower) {
       const Registers registers{ir::IsIntValue(lower, 0) ? 1 : 2};
-      return SeqStmt::Flatten({Configure(registers, upper, lower), Block(first, upper, lower)});
+      return SeqStmt::Flatten(
+          {Configure(registers, upper, lower), Block(blocks, first, upper, lower)});
     };
     if (!known.has_value()) {
       Var left("rest", Int(64));
@@ -94,7 +96,7 @@ class MatrixEmitter {
       std::vector<Place> places;
       for (int64_t i = 0; i < here; ++i) places.push_back({Expr(0), from + Expr(i)});
       ffi::Array<Stmt> seq = {tir::Bind(from, (first + block) * Expr(each))};
-      seq.push_back(Passes(registers, places, &line));
+      seq.push_back(Passes(registers, places, &line, Expr()));
       Var at("at", Int(64));
       TilePart finished = part_;
       finished.row_start = Expr(0);
@@ -134,7 +136,8 @@ class MatrixEmitter {
     return tir::ConfigureMatrices(shapes);
   }
 
-  Stmt Block(const Expr& start, const Expr& upper, const Expr& lower) {
+  // Number `block` of the task.
+  Stmt Block(const Expr& block, const Expr& start, const Expr& upper, const Expr& lower) {
     Var at("block_row", Int(64));
     std::vector<Place> places = {{at, Expr()}};
     if (!ir::IsIntValue(lower, 0)) places.push_back({at + Expr(kMatrixRows), Expr()});
@@ -144,7 +147,7 @@ class MatrixEmitter {
     finished.partial = PartialSums{sums_, at};
     const Expr all = analyzer_->Simplify(upper + lower);
     return SeqStmt::Flatten(
-        {tir::Bind(at, start), Passes(registers, places, nullptr),
+        {tir::Bind(at, start), Passes(registers, places, nullptr, block),
          EmitFinish(c_, width_, finished, all, machine_, analyzer_, KeepAwake(registers))});
   }
 
@@ -162,20 +165,32 @@ class MatrixEmitter {
     return tir::Signs{c_.a_is_signed, c_.b_is_signed};
   }
 
-  // The sums of all columns.
-  Stmt Passes(const Registers& registers, const std::vector<Place>& places, const Axis* line) {
+  // The sums of all columns; `block`: null, where nothing is fetched.
+  Stmt Passes(const Registers& registers, const std::vector<Place>& places, const Axis* line,
+              const Expr& block) {
     const auto columns = static_cast<int64_t>(part_.columns.size());
+    const int64_t each = registers.Columns(), passes = (columns + each - 1) / each;
     ffi::Array<Stmt> seq;
-    for (int64_t from = 0; from < columns; from += registers.Columns()) {
-      const int64_t count = std::min(registers.Columns(), columns - from);
-      seq.push_back(Pass(registers, places, line, from, count));
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      std::optional<PartOfNext> next;
+      if (part_.next.has_value() && block.defined()) {
+        next = part_.next;
+        next->tile = (part_.next->tile + block) * Expr(passes) + Expr(pass);
+        next->tiles = analyzer_->Simplify(part_.next->tiles * Expr(passes));
+      }
+      const int64_t from = pass * each;
+      seq.push_back(Pass(registers, places, line, {from, std::min(each, columns - from)}, next));
     }
     return SeqStmt::Flatten(seq);
   }
 
-  // Those of `count` registers of columns from the `from`-th on, for all of k.
+  // Those of some registers of columns, for all of k.
+  struct SomeColumns {
+    int64_t from, count;
+  };
   Stmt Pass(const Registers& registers, const std::vector<Place>& places, const Axis* line,
-            int64_t from, int64_t count) {
+            const SomeColumns& some, const std::optional<PartOfNext>& next) {
+    const auto& [from, count] = some;
     const auto rows = static_cast<int64_t>(places.size());
     ffi::Array<Stmt> zero, store, step;
     for (int64_t row = 0; row < rows; ++row) {
@@ -199,8 +214,15 @@ class MatrixEmitter {
       }
     }
     const std::vector<Axis>& reduce = c_.stage.reduce;
-    const int64_t words = ir::AsInt(reduce.back().extent).value();
-    Stmt sum = Loop(k, words / step_, ForKind::kSerial, SeqStmt::Flatten(step));
+    const Expr steps = ir::AsInt(reduce.back().extent).value() / step_;
+    Stmt sum = SeqStmt::Flatten(step);
+    if (next.has_value()) {
+      const NextOfB fetched(c_, *next, step_, analyzer_);
+      fetched.Bind(&zero);
+      sum = fetched.WhileFetching(k, steps, sum, false);
+    } else {
+      sum = Loop(k, steps, ForKind::kSerial, sum);
+    }
     sum = OverGuarded(c_, {reduce.begin(), reduce.end() - 1}, sum);
     return SeqStmt::Flatten({SeqStmt::Flatten(zero), sum, SeqStmt::Flatten(store)});
   }
