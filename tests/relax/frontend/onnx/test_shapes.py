@@ -20,6 +20,15 @@ TENSORS = ("shape_to_tensor", "tensor_to_shape", "shape_of", "take", "concat")
          "r = Floor(h) q = Cast<to=7>(r) z = Expand(o, q)", "(m // 2,)"),
         ("s = Shape<start=1>(x) f = Cast<to=1>(s) c = Constant<value_float = 0.5>() h = Mul(f, c) "
          "r = Ceil(h) q = Cast<to=7>(r) z = Expand(o, q)", "((m + 1) // 2,)"),
+        ("s = Shape<start=1>(x) f = Cast<to=1>(s) c = Constant<value_float = 3.0>() h = Sub(f, c) "
+         "l = Constant<value_float = 0.0>() r = Clip(h, l) q = Cast<to=7>(r) z = Expand(o, q)",
+         "(T.max(m + -3, 0),)"),
+        ("s = Shape<start=1>(x) l = Constant<value_int = 2>() u = Constant<value_int = 5>() "
+         "r = Clip(s, l, u) z = Expand(o, r)", "(T.min(T.max(m, 2), 5),)"),
+        ("s = Shape<start=1>(x) c = Constant<value = int64[1] {4}>() h = Sub(s, c) r = Relu(h) "
+         "z = Expand(o, r)", "(T.max(m - 4, 0),)"),
+        ("s = Shape<start=1>(x) f = Cast<to=1>(s) a = Constant<value = float[1] {9.0}>() b = Sqrt(a) "
+         "h = Max(f, b) q = Cast<to=7>(h) z = Expand(o, q)", "(T.max(m, 3),)"),
         ("s = Size(x) a = Constant<value = int64[1] {0}>() u = Unsqueeze(s, a) z = Expand(o, u)",
          "(n * m,)"),
         ("s = Shape(x) p = ReduceProd<keepdims=1>(s) z = Expand(o, p)", "(n * m,)"),
@@ -29,6 +38,21 @@ def test_becomes_an_expression(import_text, body, shape):
     script = import_text(f"g (float[n, m] x, float[1] o) => (float[k] y) {{ {body} y = Exp(z) }}")
     assert f"R.Tensor({shape}" in script
     assert not any(name in script for name in TENSORS)
+
+
+def test_padding_that_is_computed_from_known_sizes_is_a_constant(import_text):
+    """TensorFlow's padding, computed in floating point from sizes that are known."""
+    script = import_text(
+        """g (float[n, 1, 15, 15] x, float[2, 1, 3, 3] w) => (float[n, 2, h, v] y) {
+        s = Shape<start=2, end=3>(x) f = Cast<to=1>(s) two = Constant<value_float = 2.0>()
+        d = Div(f, two) c = Ceil(d) one = Constant<value_float = 1.0>() e = Sub(c, one)
+        m = Mul(e, two) three = Constant<value_float = 3.0>() a = Add(m, three) b = Sub(a, f)
+        zero = Constant<value_float = 0.0>() p = Clip(b, zero) q = Cast<to=7>(p)
+        none = Constant<value = int64[3] {0, 0, 0}>() pads = Concat<axis=0>(none, q, none, q)
+        wide = Pad(x, pads) y = Conv<strides=[2, 2]>(wide, w) }"""
+    )
+    assert "pad_width=[0, 0, 0, 0, 0, 0, 2, 2]" in script
+    assert not any(name in script for name in (*TENSORS, "ceil", "clip"))
 
 
 def test_where_of_a_shape_that_is_never_negative(import_text):

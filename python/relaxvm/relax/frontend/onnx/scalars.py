@@ -203,6 +203,20 @@ class Scalars:
         sign = 1 if b > 0 else -1
         return self._ratio(self.mul(a.numerator, sign), a.denominator * abs(b.numerator))
 
+    def real_minimum(self, a: Any, b: Any) -> Any:
+        return self._real_bound(a, b, min, self.minimum)
+
+    def real_maximum(self, a: Any, b: Any) -> Any:
+        return self._real_bound(a, b, max, self.maximum)
+
+    def _real_bound(self, a: Any, b: Any, native: Callable, symbolic: Callable) -> Any:
+        a, b = self.real(a), self.real(b)
+        if isinstance(a, Fraction) and isinstance(b, Fraction):
+            return native(a, b)
+        a, b = _as_ratio(a), _as_ratio(b)
+        top = symbolic(self.mul(a.numerator, b.denominator), self.mul(b.numerator, a.denominator))
+        return self._ratio(top, a.denominator * b.denominator)
+
     def real_floor(self, a: Any) -> Any:
         a = self.real(a)
         if isinstance(a, Fraction):

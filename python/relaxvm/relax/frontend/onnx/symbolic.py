@@ -98,7 +98,7 @@ def _is_float(dtype: np.dtype) -> bool:
     return np.dtype(dtype).kind not in "biu"
 
 
-def _arithmetic(name: str, native: Callable, integer: str, real: Callable | None) -> None:
+def _arithmetic(name: str, native: Callable, integer: str, real: Callable) -> None:
     @known_op(name)
     def rule(call: Call) -> Known:
         dtype = call.dtype()
@@ -110,8 +110,6 @@ def _arithmetic(name: str, native: Callable, integer: str, real: Callable | None
                     out = native(out, other)
             return Known.of(out, dtype)
         if _is_float(dtype):
-            if real is None:
-                raise Undecided
             function = lambda a, b: real(call.scalars, a, b)
         else:
             function = getattr(call.scalars, integer)
@@ -134,8 +132,42 @@ _arithmetic("Add", np.add, "add", Scalars.real_add)
 _arithmetic("Sub", np.subtract, "sub", lambda s, a, b: s.real_add(a, s.real_mul(-1, b)))
 _arithmetic("Mul", np.multiply, "mul", Scalars.real_mul)
 _arithmetic("Div", _native_div, "truncdiv", Scalars.real_div)
-_arithmetic("Min", np.minimum, "minimum", None)
-_arithmetic("Max", np.maximum, "maximum", None)
+_arithmetic("Min", np.minimum, "minimum", Scalars.real_minimum)
+_arithmetic("Max", np.maximum, "maximum", Scalars.real_maximum)
+
+
+@known_op("Clip")
+def _clip(call: Call) -> Known:
+    x = call.inputs[0]
+    for i, (name, steps) in enumerate((("min", "Max"), ("max", "Min")), start=1):
+        bound = call.inputs[i] if call.has(i) else None
+        if bound is None and name in call.attributes:
+            bound = Known.of(np.asarray(call.attributes[name], x.dtype), x.dtype)
+        if bound is not None:
+            x = _rules[steps](Call([x, bound], {}, call.version, call.scalars))
+    return x
+
+
+@known_op("Relu")
+def _relu(call: Call) -> Known:
+    zero = Known.of(np.zeros((), call.dtype()), call.dtype())
+    return _rules["Max"](Call([call.inputs[0], zero], {}, call.version, call.scalars))
+
+
+def _of_constants(name: str, native: Callable) -> None:
+    @known_op(name)
+    def rule(call: Call) -> Known:
+        if not call.inputs[0].is_constant:
+            raise Undecided
+        with np.errstate(all="ignore"):
+            return Known.of(native(call.array(0)), call.dtype())
+
+
+# Those that give each element's exact or correctly rounded result.
+_of_constants("Abs", np.abs)
+_of_constants("Sqrt", np.sqrt)
+_of_constants("Sign", np.sign)
+_of_constants("Round", np.rint)
 
 
 @known_op("Mod")
