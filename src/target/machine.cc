@@ -34,7 +34,7 @@ constexpr Row kRows[] = {
     {"cortex-a77", 64, 512, 2048},
     {"cortex-a78", 64, 512, 4096},
     {"cortex-x1", 64, 1024, 4096},
-    {"graniterapids", 48, 2048, 65536, 8192},
+    {"graniterapids", 48, 2048, 65536},
     {"haswell", 32, 256, 8192},
     {"icelake-server", 48, 1280, 32768},
     {"nehalem", 32, 256, 8192},
@@ -63,7 +63,7 @@ void DescribeCpu(std::string_view cpu, Machine* machine) {
     machine->l1_bytes = row.l1_kib << 10;
     machine->l2_bytes = row.l2_kib << 10;
     machine->l3_bytes = row.l3_kib << 10;
-    machine->fetch_ahead = row.fetch_ahead;
+    machine->fetch_ahead = machine->panel_ahead = row.fetch_ahead;
   }
 }
 

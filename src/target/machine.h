@@ -31,14 +31,16 @@ struct Machine {
   // How far ahead it pays to fetch a stream from the caches into the first one; 0: the core does it
   // better by itself.
   int64_t fetch_ahead = 0;
+  // The same for the panel of a tile that is alone (schedule/cpu/contraction).
+  int64_t panel_ahead = 0;
 
   int64_t Lanes(int64_t elem_bytes) const {
     return std::max<int64_t>(1, vector_bytes / elem_bytes);
   }
 };
 
-// `fetch_ahead` of cores with matrix registers, as measured on a Granite Rapids.
-inline constexpr int64_t kFetchAheadOfAmx = 8192;
+// `panel_ahead` of cores with matrix registers, as measured on a Granite Rapids.
+inline constexpr int64_t kPanelAheadOfMatrices = 8192;
 
 // Caches of a CPU that is named as LLVM names it, as its makers publish them (where they come in
 // several sizes, the usual one), and what was measured on it.  A CPU that is not listed keeps what

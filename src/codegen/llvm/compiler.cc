@@ -79,8 +79,7 @@ target::Machine Compiler::Machine() const {
   target::Machine machine = MachineFor(machine_->getMCSubtargetInfo());
   target::DescribeCpu(cpu_, &machine);
   // A hypervisor may give a core another name: one with matrix registers is Intel's newest.
-  if (machine.matrix_bf16)
-    machine.fetch_ahead = std::max(machine.fetch_ahead, target::kFetchAheadOfAmx);
+  if (machine.matrix_bf16) machine.panel_ahead = target::kPanelAheadOfMatrices;
   return machine;
 }
 

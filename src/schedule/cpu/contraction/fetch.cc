@@ -35,10 +35,10 @@ Contraction::FetchOfB ContractionEmitter::HowToFetchB(int64_t bytes) const {
   // Of several tiles that share a panel, each fetches a part of the next one.
   const auto tiles = ir::AsInt(TilesOfBlock());
   const bool shared = tiles.value_or(2) > 1 && PanelsAreRuns();
-  if (machine_.fetch_ahead > 0) {
+  if (machine_.panel_ahead > 0) {
     // Where nobody knows, a tile fetches its own panel only when it finds that it is alone.
     const bool alone = tiles.has_value() ? *tiles == 1 : shared && HasNextPanel();
-    return {alone ? kRowsThatWaitForMemory : rows, machine_.fetch_ahead, true};
+    return {alone ? kRowsThatWaitForMemory : rows, machine_.panel_ahead, true};
   }
   const bool in_cache = bytes <= std::max(machine_.l2_bytes, machine_.l3_bytes);
   return in_cache || shared ? Contraction::FetchOfB()
