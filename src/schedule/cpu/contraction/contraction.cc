@@ -454,16 +454,6 @@ Stmt ContractionEmitter::ByTiles(const std::vector<Columns>& columns, const Expr
   return SeqStmt::Flatten(seq);
 }
 
-std::optional<PartOfNext> ContractionEmitter::BoundPart(const Expr& panel, const Expr& first,
-                                                        ffi::Array<Stmt>* seq) {
-  auto next = PartOfNextPanel(panel, first);
-  if (!next.has_value()) return next;
-  Var before("tiles_before", Int(64));
-  seq->push_back(tir::Bind(before, next->tile));
-  next->tile = before;
-  return next;
-}
-
 Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& tiles,
                                const std::vector<Columns>& columns, const Expr& limit) {
   TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
@@ -471,17 +461,16 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     return EmitMatrixLines(c_, {line_, matrix_lines_}, width_, part, first, tiles, matrix_step_,
                            machine_, analyzer_);
   }
-  if (matrix_step_ > 0) {
-    ffi::Array<Stmt> seq;
-    part.row_start = first * Expr(rows_);
-    part.next = BoundPart(panel, first, &seq);
-    const Expr rows = ir::Min(tiles * Expr(rows_), c_.row.extent - part.row_start);
-    seq.push_back(EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_,
-                                 machine_, analyzer_));
-    return SeqStmt::Flatten(seq);
-  }
   ffi::Array<Stmt> all;
-  if (!takes_panels_) part.next = BoundPart(panel, first, &all);
+  if (matrix_step_ > 0) {
+    part.row_start = first * Expr(rows_);
+    part.next = PartOfNextPanel(panel, first, &all);
+    const Expr rows = ir::Min(tiles * Expr(rows_), c_.row.extent - part.row_start);
+    all.push_back(EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_,
+                                 machine_, analyzer_));
+    return SeqStmt::Flatten(all);
+  }
+  if (!takes_panels_) part.next = PartOfNextPanel(panel, first, &all);
   all.push_back(ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
     part.columns = some;
     part.limit = end;

@@ -124,10 +124,10 @@ class ContractionEmitter {
   // Does a panel of B have a place from which the next one is found?
   bool HasNextPanel() const;
 
-  // Of the panel after `panel`, for the chunk that begins with tile `first`.
-  std::optional<PartOfNext> PartOfNextPanel(const Expr& panel, const Expr& first);
-  // The same; `seq` binds the number of the chunk's first tile.
-  std::optional<PartOfNext> BoundPart(const Expr& panel, const Expr& first, ffi::Array<Stmt>* seq);
+  // Of the panel after `panel`, for the chunk that begins with tile `first`, whose number `seq`
+  // binds.
+  std::optional<PartOfNext> PartOfNextPanel(const Expr& panel, const Expr& first,
+                                            ffi::Array<Stmt>* seq);
 
   // Of block number `block` of the sum.
   std::optional<PartOfNext> PartOfBlock(const Expr& panel, const Expr& block, const Expr& tiles);

@@ -85,8 +85,8 @@ bool ContractionEmitter::HasNextPanel() const {
   return c_.panel_width > 0 || (!c_.outer_b.empty() && ir::IsIntValue(panels_, 1));
 }
 
-std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel,
-                                                              const Expr& first) {
+std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel, const Expr& first,
+                                                              ffi::Array<Stmt>* seq) {
   if (!HasNextPanel()) return std::nullopt;
   ffi::Map<Var, Expr> map;
   if (c_.panel_width > 0) {
@@ -98,12 +98,14 @@ std::optional<PartOfNext> ContractionEmitter::PartOfNextPanel(const Expr& panel,
   auto next = PartOf(map, ir::AsInt(steps).value_or(0), TilesOfBlock());
   if (!next.has_value()) return next;
   const Expr outer = LinearIndex(c_.outer_a);
+  Expr before = outer * num_tiles_ + first;
   if (HasBlocksOfRows()) {
     const Expr chunk = outer * chunks_ + ir::FloorDiv(first, per_task_);
-    next->tile = analyzer_->Simplify(ir::FloorMod(chunk, in_block_) * per_task_);
-  } else {
-    next->tile = outer * num_tiles_ + first;
+    before = analyzer_->Simplify(ir::FloorMod(chunk, in_block_) * per_task_);
   }
+  const Var bound("tiles_before", Int(64));
+  seq->push_back(tir::Bind(bound, before));
+  next->tile = bound;
   return next;
 }
 

@@ -21,13 +21,12 @@ constexpr uint64_t kMostStepsAtOnce = 4;
 
 Stmt TileEmitter::FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
   const auto* loop = steps.as<tir::ForObj>();
-  const auto& [most_rows, ahead_bytes, near] = c_.fetch_b;
   if (loop == nullptr) return steps;
   Buffer b(c_.LoadOf(c_.b)->buffer);
   const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
   const int64_t run = c_.GroupInB() * width_ * count;  // elements of each step
   const int64_t lines = (run + line - 1) / line;
-  const int64_t ahead = std::max<int64_t>(1, ahead_bytes / kLineBytes / lines) * count;
+  const int64_t ahead = std::max<int64_t>(1, c_.fetch_b.ahead / kLineBytes / lines) * count;
   ffi::Map<Var, Expr> map;
   map.Set(c_.stage.reduce.back().var, k + Expr(ahead));
   if (c_.panel_width > 0) {
@@ -38,7 +37,7 @@ Stmt TileEmitter::FetchingB(const Stmt& steps, const Expr& k, int64_t count) con
   }
   Expr at = tir::Substitute(c_.LoadOf(c_.b)->indices[0], map);
   if (lines > 1) at = ir::RampExpr(at, line, lines);
-  return Annotated(loop, near ? kPrefetchNear : kPrefetch, b.Load({at}));
+  return Annotated(loop, c_.fetch_b.near ? kPrefetchNear : kPrefetch, b.Load({at}));
 }
 
 int64_t TileEmitter::StepsOfIteration() const {
