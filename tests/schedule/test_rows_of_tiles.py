@@ -74,3 +74,19 @@ def test_a_tile_of_short_lines_has_two_of_them() -> None:
     target = "llvm -mcpu=icelake-server"
     text = relaxvm.compile(module, target=target, stop_after="scheduled").script()
     assert "acc = T.alloc_buffer((T.int64(448),)" in text  # 14 rows of two vectors
+
+
+@pytest.mark.parametrize(
+    ("target", "width", "lanes", "rows", "vectors"),
+    [("llvm -mcpu=icelake-server", 7, 16, 14, 2), ("llvm -mcpu=haswell", 14, 8, 14, 1)],
+)
+def test_a_tile_that_fills_the_registers_takes_one_step_at_a_time(
+    target: str, width: int, lanes: int, rows: int, vectors: int
+) -> None:
+    module, _ = convolution([1, width, width])
+    text = relaxvm.compile(module, target=target, stop_after="scheduled").script()
+    tile = text.split(f"acc = T.alloc_buffer((T.int64({rows * vectors * lanes}),)")[1]
+    loops = re.split(r"for .* in (?!T\.vectorized)", tile)
+    products = next(count for loop in loops if (count := loop.count("T.fma(")))
+    # A second step's operands would push sums out of the registers.
+    assert products == rows * vectors

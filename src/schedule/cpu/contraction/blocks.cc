@@ -177,14 +177,16 @@ Stmt ContractionEmitter::OfBlocks(const Var& group, const Expr& chunk) {
                                           tir::BufferStore(sums, ir::Const(c_.acc, 0), {to})))));
   ffi::Array<Stmt> of_block, of_panel;
   const Contraction c = OneBlock(block, &of_block);
-  // After the last panel of the group the first one's next block follows.
+  // After the last panel of the group the first one's next block follows, after the last block the
+  // next group.
   Var is_last("is_last", Int(64)), next("next_panel", Int(64)), next_block("next_block", Int(64));
   part.next =
       PartOfBlock(next, next_block, ir::AsInt(per_task_).has_value() ? per_task_ : Expr(tiles));
   if (part.next.has_value()) {
     of_panel.push_back(
         tir::Bind(is_last, ir::Select(ir::Less(at + Expr(1), here), Expr(0), Expr(1))));
-    of_panel.push_back(tir::Bind(next, walked_.var + Expr(1) - is_last * here));
+    const Expr again = ir::Select(ir::Less(block + Expr(1), depth_blocks_->all), here, Expr(0));
+    of_panel.push_back(tir::Bind(next, walked_.var + Expr(1) - is_last * again));
     of_panel.push_back(tir::Bind(next_block, block + is_last));
   }
   of_panel.push_back(OfPanel(panel, [&](const std::vector<Columns>& columns, const Expr& limit) {

@@ -491,6 +491,9 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
                               const Expr& tiles, const Heights& heights) {
   Var tile("tile", Int(64));
   ffi::Array<Stmt> seq;
+  // Tiles come past once for each pass over the panel's columns.
+  const int64_t passes = (width_ / lanes_ + at_once_ - 1) / at_once_,
+                pass = part.columns.front().offset / lanes_ / at_once_;
   const Expr at = first + tile, before = part.next.has_value() ? part.next->tile : Expr(),
              tiles_of_next = part.next.has_value() ? part.next->tiles : Expr();
   const bool is_known = ir::AsInt(heights.low).has_value();
@@ -502,8 +505,9 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
     if (part.next.has_value()) {
       // Even heights: a tile that is lower than half of what two of them have at least is alone.
       const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
-      part.next->tiles = !is_known && rows < (rows_ + 1) / 2 ? alone : tiles_of_next;
-      part.next->tile = before + tile;
+      const Expr tiles = !is_known && rows < (rows_ + 1) / 2 ? alone : tiles_of_next;
+      part.next->tiles = analyzer_->Simplify(tiles * Expr(passes));
+      part.next->tile = before + tile + tiles * Expr(pass);
     }
     return EmitTile(c, width_, part, machine_, analyzer_);
   };

@@ -45,6 +45,7 @@ void NextOfB::Bind(ffi::Array<Stmt>* seq) const {
   seq->push_back(tir::Bind(rounds_, analyzer_->Simplify(rounds)));
   seq->push_back(
       tir::Bind(fetching_, ir::CeilDiv(LinesOf(next_.steps), rounds_ * Expr(lines_each_))));
+  seq->push_back(tir::Bind(share_, analyzer_->Simplify(ir::CeilDiv(fetching_, tiles))));
 }
 
 bool NextOfB::HasFewTiles() const {
@@ -65,9 +66,10 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
   const std::vector<Axis> outer(c_.stage.reduce.begin(), c_.stage.reduce.end() - 1);
   const int64_t depth =
       outer.empty() ? next_.steps : ir::AsInt(c_.stage.reduce.back().extent).value();
-  const Expr begin =
-      (next_.tile * Expr(next_.steps / depth) + LinearIndex(outer)) * Expr(depth / steps_);
-  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - begin, count), 0));
+  const Expr first = next_.tile * share_, done = LinearIndex(outer) * Expr(depth / steps_);
+  const Expr begin = first + done;
+  const Expr left = ir::Min(share_, fetching_ - first) - done;
+  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(left, count), 0));
   Var round("round", Int(64)), end("end", Int(64)), rest("iteration", Int(64));
   const Expr from = (begin + iteration) * rounds_;
   if (!is_small) {

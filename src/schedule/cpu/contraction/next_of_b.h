@@ -37,8 +37,8 @@ class NextOfB {
   int64_t steps_;
   int64_t lines_;       // of B that an iteration uses
   int64_t lines_each_;  // that a round fetches
-  // Rounds of an iteration, and iterations that fetch, of all tiles together.
-  Var rounds_{"rounds", Int(64)}, fetching_{"fetching", Int(64)};
+  // Rounds of an iteration; iterations that fetch, of all tiles together and of each.
+  Var rounds_{"rounds", Int(64)}, fetching_{"fetching", Int(64)}, share_{"share", Int(64)};
 };
 
 }  // namespace relaxvm::schedule::cpu

@@ -24,6 +24,8 @@ class TileEmitter {
         width_(part.columns.back().offset + part.columns.back().lanes),
         lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))),
         num_sets_(SetsFor(machine)),
+        fills_registers_(part.rows * static_cast<int64_t>(part.columns.size()) * 8 >=
+                         machine.num_vectors * 7),
         acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local"),
         correction_("correction", {Expr(width_)}, c.acc, "local") {
     if (part.next.has_value() && !FetchesB())
@@ -229,6 +231,8 @@ class TileEmitter {
   int64_t width_;  // of all columns
   int64_t lanes_;
   int64_t num_sets_;
+  // Sums take so many registers that a second step's operands would push some of them to memory.
+  bool fills_registers_;
   Buffer acc_;
   Buffer correction_;  // 128 times the sum of each column of B
   const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte

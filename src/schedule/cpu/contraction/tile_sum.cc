@@ -72,7 +72,7 @@ Stmt TileEmitter::Sum() const {
 
 int64_t TileEmitter::StepsAtOnce() const {
   const int64_t products = part_.rows * static_cast<int64_t>(part_.columns.size());
-  if (!part_.is_usual || c_.group > 1 || products < kFewestProducts) return 1;
+  if (!part_.is_usual || c_.group > 1 || products < kFewestProducts || fills_registers_) return 1;
   const auto fit = static_cast<uint64_t>(kMostProducts / products);
   return static_cast<int64_t>(std::bit_floor(std::clamp<uint64_t>(fit, 1, kMostStepsAtOnce)));
 }
