@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions over one, two or three spatial axes, in every layout, with groups and dilation.
 // Form: a pad stage where there is padding, and one reduction block over input channels and kernel.
-// Where a wide dilation lays much of it on padding, data is not padded: what lies outside of it is
-// left out of the sum.
+// Where a wide dilation lays much of it on padding, or steps use each element a few times only,
+// data is not padded: what lies outside of it is left out of the sum.
 #include <algorithm>
 
 #include "arith/analyzer.h"
@@ -83,6 +83,10 @@ constexpr int64_t kWideDilation = 6;
 // Products with padding are left out window by window where that leaves no more than this share.
 constexpr double kShareWorthGuards = 0.9;
 constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not known
+// Along an axis with a step, a padded copy of data that so few products use costs more than rows
+// of windows that begin and end with others of their own; of shorter rows these are too many.
+constexpr int64_t kFewProducts = 600;  // of an element
+constexpr int64_t kShortRow = 28;      // windows
 
 // Along one axis, the kernel elements that some window lays on data, and where padding is needed
 // for those.  A wide dilation lays most of them on padding alone.
@@ -137,6 +141,25 @@ Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const
           fixed ? ShareOnData(a, s, *data, *windows, *from, *left) : kUsualShare};
 }
 
+// Would a padded copy of the data take a good part of the time?
+bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layout& kernel,
+                const ComputeArgs& in) {
+  const std::string spatial = SpatialLetters(num_spatial);
+  int64_t steps = 1, taps = 1, longest = 0;
+  bool is_known = true;
+  for (size_t s = 0; s < num_spatial; ++s) {
+    const auto windows = ir::AsInt(out.Extent(in.OutShape(), spatial[s]));
+    is_known = is_known && windows.has_value();
+    longest = std::max(longest, windows.value_or(0));
+    steps *= a.strides[s];
+    taps *= ir::AsInt(kernel.Extent(in[1]->shape, spatial[s])).value_or(kFewProducts);
+  }
+  // Narrower elements are copied in less time, and what multiplies them takes rows of one length.
+  if (steps == 1 || SizeInBytes(in[0].dtype()) < 4) return false;
+  const int64_t filters = ir::AsInt(kernel.Extent(in[1]->shape, 'O')).value_or(kFewProducts);
+  return is_known ? longest >= kShortRow : filters * taps / steps <= kFewProducts;
+}
+
 // Along which axes products with padding are left out: where rows of pixels are read and channels
 // are written, which is what register tiles can take.
 template <size_t kNumSpatial>
@@ -146,11 +169,13 @@ void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const La
                              data.At('C') + 1 == data.size();
   double share = 1;
   for (const Taps& t : *taps) share *= t.share;
-  if (a.groups > 1 || !channels_last || share > kShareWorthGuards) return;
+  const bool has_steps = IsCopyFelt(a, kNumSpatial, out, kernel, in);
+  if (a.groups > 1 || !channels_last || (share > kShareWorthGuards && !has_steps)) return;
   const std::string spatial = SpatialLetters(kNumSpatial);
   for (size_t s = 0; s < kNumSpatial; ++s) {
     Taps& t = (*taps)[s];
-    if (t.share == 1) continue;
+    const bool is_padded = a.padding[s] + a.padding[kNumSpatial + s] > 0;
+    if (t.share == 1 && !(has_steps && is_padded)) continue;
     t.guarded = true;
     if (!ir::AsInt(t.count).has_value()) {  // the guard leaves out whole kernel elements as well
       t.first = 0;

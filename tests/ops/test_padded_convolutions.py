@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions whose kernel elements lie on padding for some or all windows: those that never meet data are left out.
+"""Convolutions whose kernel elements lie on padding for some or all windows: those that never meet data are left out,
+and others where no padded copy is made.
 Small whole numbers make sums exact in any order."""
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ PLANES = [
     (13, 11, (5, 3), (4, 7), (2, 3), (8, 5, 6, 9)),
     (12, 1, (3, 1), (6, 6), (1, 1), (6, 0, 6, 0)),
     (10, 9, (2, 2), (9, 8), (3, 2), (4, 4, 5, 5)),  # some windows meet nothing
+    (57, 60, (3, 3), (1, 1), (2, 2), (1, 1, 1, 1)),  # every other window, of long rows
+    (9, 85, (5, 7), (1, 1), (2, 3), (2, 3, 1, 3)),
 ]
 
 
@@ -171,3 +174,23 @@ def test_what_lies_on_padding_is_left_out_window_by_window() -> None:
     assert text.count("T.parallel(T.int64(42)") == 1
     kernel_loops = re.findall(r"for r2\w*(?:, \w+)* in [\w.]+\(T\.int64\((\d+)\)", text)
     assert kernel_loops == ["2", "2"]
+
+
+def test_long_rows_of_windows_with_steps_are_not_padded() -> None:
+    def script(dims: list, stride: int) -> str:
+        data = relax.Var("x", relax.TensorType([1, *dims, 16], "float32"))
+        weight = relax.const(np.zeros((3, 3, 16, 32), "float32"))
+        builder = relax.BlockBuilder()
+        with builder.function("main", [data]):
+            with builder.dataflow():
+                attrs = {"padding": 1, "data_layout": "NHWC", "kernel_layout": "HWIO"}
+                y = op.nn.conv2d(data, weight, strides=stride, **attrs)
+                out = builder.emit_output(y)
+            builder.emit_func_output(out)
+        return relax.transform.LegalizeOps()(builder.get()).script()
+
+    unknown = [relaxvm.tirx.Var(name, "int64") for name in "hw"]
+    assert "pad" not in script([56, 56], 2)
+    assert "pad" not in script(unknown, 2)
+    assert "pad" in script([14, 14], 2)  # rows of seven windows, of which one is at the border
+    assert "pad" in script([56, 56], 1)
