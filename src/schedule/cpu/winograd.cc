@@ -343,6 +343,18 @@ class WinogradEmitter {
     return tir::IfThenElse(ir::Less(panel, panels_ - 1), whole, MultiplyColumns(panel, rest));
   }
 
+  // Where the weights of a point of a panel begin.
+  Expr WeightsOf(const Expr& panel, const Expr& point) const {
+    return ((group_ * Expr(panels_) + panel) * Expr(form_.PointsAndPlain()) + point) *
+           Expr(taps_ * form_.Depth() * width_ * form_.Pair());
+  }
+  // Of what comes behind that point.
+  Expr NextPoint(const Expr& panel, const Expr& point) const {
+    if (!form_.has_plain) return WeightsOf(panel, point + Expr(1));
+    const Expr is_last = ir::Select(ir::Less(point + Expr(1), points_), Expr(0), Expr(1));
+    return WeightsOf(panel + is_last, (point + Expr(1)) * (Expr(1) - is_last));
+  }
+
   Stmt MultiplyColumns(const Expr& panel, int64_t vectors) const {
     Var point("point", Int(64)), tap("tap", Int(64)), k("k", Int(64));
     Contraction c;
@@ -355,15 +367,9 @@ class WinogradEmitter {
     // A kernel element's layer lies a block of tiles behind that of the one before.
     const Expr slot = c.row.var + tap * Expr(block_);
     c.a = input_.Load({point * Expr(input_point_) + slot * Expr(stride_) + k * Expr(c.group)});
+    const Expr step = tap * Expr(depth) + k;
     c.b = BufferLoad(weight_,
-                     {(((((group_ * Expr(panels_) + panel) * Expr(form_.PointsAndPlain()) + point) *
-                             Expr(taps_) +
-                         tap) *
-                            Expr(depth) +
-                        k) *
-                           Expr(width_) +
-                       c.column) *
-                      Expr(c.group)});
+                     {WeightsOf(panel, point) + (step * Expr(width_) + c.column) * Expr(c.group)});
     c.stage.out = product_;
     const int64_t rows = block_ * layers_;
     c.stage.indices = {point * Expr(product_point_) + c.row.var * Expr(width_) + c.vector.var};
@@ -379,17 +385,18 @@ class WinogradEmitter {
     const int64_t tiles = ends ? block_ / image_tiles_ : (rows + most - 1) / most;
     const int64_t low = rows / tiles, higher = rows % tiles;
     ffi::Array<Stmt> seq;
-    auto add = [&](int64_t number, int64_t height, int64_t from) {
+    auto add = [&](int64_t first, int64_t number, int64_t height, int64_t from) {
       Var tile("tile", Int(64));
       const Expr start = Expr(from) + tile * Expr(height);
-      seq.push_back(
-          Loop(tile, number, ForKind::kSerial,
-               tir::IfThenElse(ir::Less(start, end),
-                               EmitTile(c, width_, {Expr(0), start, height, columns, Expr()},
-                                        machine_, analyzer_))));
+      TilePart part{Expr(0), start, height, columns, Expr(), std::nullopt, std::nullopt};
+      part.next = PartOfNext{NextPoint(panel, point), Expr(first) + tile, Expr(tiles),
+                             taps_ * depth, width_ * c.group * SizeInBytes(form_.Transformed())};
+      seq.push_back(Loop(
+          tile, number, ForKind::kSerial,
+          tir::IfThenElse(ir::Less(start, end), EmitTile(c, width_, part, machine_, analyzer_))));
     };
-    if (higher > 0) add(higher, low + 1, 0);
-    add(tiles - higher, low, higher * (low + 1));
+    if (higher > 0) add(0, higher, low + 1, 0);
+    add(higher, tiles - higher, low, higher * (low + 1));
     return For(point, 0, points_, ForKind::kSerial, SeqStmt::Flatten(seq));
   }
 
