@@ -90,3 +90,20 @@ def test_a_tile_that_fills_the_registers_takes_one_step_at_a_time(
     products = next(count for loop in loops if (count := loop.count("T.fma(")))
     # A second step's operands would push sums out of the registers.
     assert products == rows * vectors
+
+
+@pytest.mark.parametrize(("columns", "products"), [(40, 24), (48, 48)])
+def test_a_last_vector_that_is_narrower_leaves_one_step_at_a_time(
+    columns: int, products: int
+) -> None:
+    x = relax.Var("x", relax.TensorType([64, 96], "float32"))
+    w = relax.const(np.ones((96, columns), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(op.matmul(x, w))
+        builder.emit_func_output(out)
+    target = "llvm -mcpu=icelake-server"
+    text = relaxvm.compile(builder.get(), target=target, stop_after="scheduled").script()
+    loops = re.split(r"for .* in (?!T\.vectorized)", text)
+    assert next(count for loop in loops if (count := loop.count("T.fma("))) == products

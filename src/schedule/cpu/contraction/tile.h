@@ -24,8 +24,7 @@ class TileEmitter {
         width_(part.columns.back().offset + part.columns.back().lanes),
         lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))),
         num_sets_(SetsFor(machine)),
-        fills_registers_(part.rows * static_cast<int64_t>(part.columns.size()) * 8 >=
-                         machine.num_vectors * 7),
+        takes_one_step_(TakesOneStep(machine)),
         acc_("acc", {Expr(num_sets_ * part.rows * width_)}, c.acc, "local"),
         correction_("correction", {Expr(width_)}, c.acc, "local") {
     if (part.next.has_value() && !FetchesB())
@@ -40,6 +39,11 @@ class TileEmitter {
   // A small tile has few sums; several sets of them, each for every second or fourth k, keep the
   // units busy.
   int64_t SetsFor(const Machine& machine) const;
+
+  // LLVM loads a second step's operands before the first one's products.  Where sums take nearly
+  // all registers, that pushes them to memory; so does a last vector that is narrower than the
+  // others, whose sums it keeps in turns in registers of the left side.
+  bool TakesOneStep(const Machine& machine) const;
 
   // Registers of columns, two or four at a time where they are whole: what finishes a sum is a long
   // chain of operations, and a core looks ahead too little to find the next register's by itself.
@@ -231,8 +235,7 @@ class TileEmitter {
   int64_t width_;  // of all columns
   int64_t lanes_;
   int64_t num_sets_;
-  // Sums take so many registers that a second step's operands would push some of them to memory.
-  bool fills_registers_;
+  bool takes_one_step_;
   Buffer acc_;
   Buffer correction_;  // 128 times the sum of each column of B
   const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte

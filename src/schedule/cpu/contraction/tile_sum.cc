@@ -70,9 +70,15 @@ Stmt TileEmitter::Sum() const {
   return OverOuter(outer, both);
 }
 
+bool TileEmitter::TakesOneStep(const Machine& machine) const {
+  const std::vector<Columns>& columns = part_.columns;
+  const int64_t sums = part_.rows * static_cast<int64_t>(columns.size());
+  return sums * 6 >= machine.num_vectors * 5 || columns.back().lanes < columns.front().lanes;
+}
+
 int64_t TileEmitter::StepsAtOnce() const {
   const int64_t products = part_.rows * static_cast<int64_t>(part_.columns.size());
-  if (!part_.is_usual || c_.group > 1 || products < kFewestProducts || fills_registers_) return 1;
+  if (!part_.is_usual || c_.group > 1 || products < kFewestProducts || takes_one_step_) return 1;
   const auto fit = static_cast<uint64_t>(kMostProducts / products);
   return static_cast<int64_t>(std::bit_floor(std::clamp<uint64_t>(fit, 1, kMostStepsAtOnce)));
 }
