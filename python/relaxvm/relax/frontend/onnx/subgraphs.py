@@ -120,12 +120,15 @@ def same_known(g: Graph, row: list[Value]) -> bool:
     first = row[0]
     if not all(isinstance(v, Known) for v in row):
         return False
-    return all(
-        v.dtype == first.dtype
-        and v.array.shape == first.array.shape
-        and all(g.scalars.same(a, b) for a, b in zip(v.array.flat, first.array.flat))
-        for v in row[1:]
-    )
+    return all(v.dtype == first.dtype and _same_array(g, v.array, first.array) for v in row[1:])
+
+
+def _same_array(g: Graph, a: Any, b: Any) -> bool:
+    if a is b or a.shape != b.shape:
+        return a is b
+    if a.dtype == b.dtype and a.dtype != object:  # perhaps weights, of many elements
+        return bool(a.tobytes() == b.tobytes())
+    return all(g.scalars.same(x, y) for x, y in zip(a.flat, b.flat))
 
 
 def joined_type(g: Graph, types: list[Any]) -> Any:
