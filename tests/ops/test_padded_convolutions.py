@@ -59,6 +59,7 @@ PLANES = [
     (10, 9, (2, 2), (9, 8), (3, 2), (4, 4, 5, 5)),  # some windows meet nothing
     (57, 60, (3, 3), (1, 1), (2, 2), (1, 1, 1, 1)),  # every other window, of long rows
     (9, 85, (5, 7), (1, 1), (2, 3), (2, 3, 1, 3)),
+    (1, 70, (1, 18), (1, 2), (1, 1), (0, 17, 0, 17)),  # more elements than rows have ranges for
 ]
 
 
@@ -177,9 +178,9 @@ def test_what_lies_on_padding_is_left_out_window_by_window() -> None:
 
 
 def test_long_rows_of_windows_with_steps_are_not_padded() -> None:
-    def script(dims: list, stride: int) -> str:
+    def script(dims: list, stride: int, taps: int = 3) -> str:
         data = relax.Var("x", relax.TensorType([1, *dims, 16], "float32"))
-        weight = relax.const(np.zeros((3, 3, 16, 32), "float32"))
+        weight = relax.const(np.zeros((taps, 3, 16, 32), "float32"))
         builder = relax.BlockBuilder()
         with builder.function("main", [data]):
             with builder.dataflow():
@@ -194,3 +195,4 @@ def test_long_rows_of_windows_with_steps_are_not_padded() -> None:
     assert "pad" not in script(unknown, 2)
     assert "pad" in script([14, 14], 2)  # rows of seven windows, of which one is at the border
     assert "pad" in script([56, 56], 1)
+    assert "pad" in script([56, 56], 2, taps=17)  # more than rows have ranges for

@@ -87,6 +87,8 @@ constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not know
 // of windows that begin and end with others of their own; of shorter rows these are too many.
 constexpr int64_t kFewProducts = 600;  // of an element
 constexpr int64_t kShortRow = 28;      // windows
+// Of more elements along an axis, rows have too many ranges (schedule/cpu/contraction/cut_rows.cc).
+constexpr int64_t kMostGuardedTaps = 16;
 
 // Along one axis, the kernel elements that some window lays on data, and where padding is needed
 // for those.  A wide dilation lays most of them on padding alone.
@@ -152,7 +154,9 @@ bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layo
     is_known = is_known && windows.has_value();
     longest = std::max(longest, windows.value_or(0));
     steps *= a.strides[s];
-    taps *= ir::AsInt(kernel.Extent(in[1]->shape, spatial[s])).value_or(kFewProducts);
+    const auto of_axis = ir::AsInt(kernel.Extent(in[1]->shape, spatial[s]));
+    if (of_axis.value_or(kFewProducts) > kMostGuardedTaps) return false;
+    taps *= *of_axis;
   }
   // Narrower elements are copied in less time, and what multiplies them takes rows of one length.
   if (steps == 1 || SizeInBytes(in[0].dtype()) < 4) return false;
@@ -169,13 +173,16 @@ void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const La
                              data.At('C') + 1 == data.size();
   double share = 1;
   for (const Taps& t : *taps) share *= t.share;
-  const bool has_steps = IsCopyFelt(a, kNumSpatial, out, kernel, in);
-  if (a.groups > 1 || !channels_last || (share > kShareWorthGuards && !has_steps)) return;
+  const bool is_copy_felt = IsCopyFelt(a, kNumSpatial, out, kernel, in);
+  if (a.groups > 1 || !channels_last || (share > kShareWorthGuards && !is_copy_felt)) return;
   const std::string spatial = SpatialLetters(kNumSpatial);
   for (size_t s = 0; s < kNumSpatial; ++s) {
     Taps& t = (*taps)[s];
     const bool is_padded = a.padding[s] + a.padding[kNumSpatial + s] > 0;
-    if (t.share == 1 && !(has_steps && is_padded)) continue;
+    if (t.share == 1 && !(is_copy_felt && is_padded)) continue;
+    const Expr elements =
+        ir::AsInt(t.count).has_value() ? t.count : kernel.Extent(in[1]->shape, spatial[s]);
+    if (ir::AsInt(elements).value_or(kMostGuardedTaps + 1) > kMostGuardedTaps) continue;
     t.guarded = true;
     if (!ir::AsInt(t.count).has_value()) {  // the guard leaves out whole kernel elements as well
       t.first = 0;
