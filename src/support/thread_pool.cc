@@ -5,6 +5,7 @@
 #include "support/thread_pool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include "support/cpu_place.h"
@@ -12,16 +13,33 @@
 namespace relaxvm {
 namespace {
 
-// About 50 microseconds on current machines: longer than the serial code between two kernels,
-// shorter than a time slice.
-constexpr int kSpins = 3000;
-constexpr int kSpinsPerLook = 64;  // at where the caller is
+// How long a thread waits awake: longer than what lies between two kernels, or between two calls
+// one after the other, and far shorter than a time slice.
+constexpr std::chrono::microseconds kAwake{100};
+constexpr int64_t kTurnsPerLook = 64;  // at the clock, and at where the caller is
 // Threads end a loop apart by at most one block.
 constexpr int64_t kBlocksPerShare = 32;
 constexpr uint64_t kClosed = 0x8000;  // of gate_
 thread_local bool inside_loop = false;
 thread_local int caller_depth = 0;
 thread_local ThreadPool* counted_by = nullptr;  // this thread's call has had a loop of it
+
+// Says when a thread that waits has been awake for long enough.
+class Patience {
+ public:
+  // One more turn; true: this one is for a look around.
+  bool Turn() { return ++turns_ % kTurnsPerLook == 0; }
+  // At a look: has it been kAwake since the first one?
+  bool IsOver() {
+    const auto now = std::chrono::steady_clock::now();
+    if (turns_ <= kTurnsPerLook) begin_ = now;
+    return now - begin_ >= kAwake;
+  }
+
+ private:
+  int64_t turns_ = 0;
+  std::chrono::steady_clock::time_point begin_;
+};
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -142,11 +160,12 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
   bed.thread.store(CurrentThread(), std::memory_order_relaxed);
   while (true) {
     uint32_t word = announced_.load(std::memory_order_acquire);
-    for (int spins = 0; word == seen; word = announced_.load(std::memory_order_acquire)) {
-      if (++spins < kSpins && (spins % kSpinsPerLook != 0 || !IsOnCpuOfCaller())) {
+    bool is_over = false;
+    for (Patience patience; word == seen; word = announced_.load(std::memory_order_acquire)) {
+      is_over = is_over || (patience.Turn() && (IsOnCpuOfCaller() || patience.IsOver()));
+      if (!is_over) {
         Pause();
       } else {
-        spins = kSpins;
         bed.cpu.store(CurrentCpu(), std::memory_order_release);
         announced_.wait(seen);
         bed.cpu.store(-1, std::memory_order_relaxed);
@@ -193,11 +212,11 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
   const auto helpers =
       static_cast<int32_t>(gate_.fetch_or(kClosed, std::memory_order_acq_rel) & (kClosed - 1));
   int32_t left = left_.load(std::memory_order_acquire);
-  for (int spins = 0; left != helpers; left = left_.load(std::memory_order_acquire)) {
-    if (++spins < kSpins) {
-      Pause();
-    } else {
+  for (Patience patience; left != helpers; left = left_.load(std::memory_order_acquire)) {
+    if (patience.Turn() && patience.IsOver()) {
       left_.wait(left);
+    } else {
+      Pause();
     }
   }
   return result_.load(std::memory_order_relaxed);
@@ -238,11 +257,13 @@ struct Steps {
   // Until a place's step is done.  A part that was begun ends: its thread runs.
   void WaitFor(int64_t at, int64_t step) const {
     const Place& place = places[static_cast<size_t>(at)];
-    for (int spins = 0; place.done.load(std::memory_order_acquire) <= step; ++spins) {
-      if (spins < kSpins)
-        Pause();
-      else
+    bool is_over = false;
+    for (Patience patience; place.done.load(std::memory_order_acquire) <= step;) {
+      is_over = is_over || (patience.Turn() && patience.IsOver());
+      if (is_over)
         std::this_thread::yield();
+      else
+        Pause();
     }
   }
 
