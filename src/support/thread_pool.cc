@@ -27,16 +27,22 @@ thread_local ThreadPool* counted_by = nullptr;  // this thread's call has had a 
 // Says when a thread that waits has been awake for long enough.
 class Patience {
  public:
-  // One more turn; true: this one is for a look around.
-  bool Turn() { return ++turns_ % kTurnsPerLook == 0; }
-  // At a look: has it been kAwake since the first one?
+  // Once a turn.  True from the first look around on that finds kAwake over, or `also` true.
+  template <typename Also>
+  bool IsOver(const Also& also) {
+    if (!is_over_ && ++turns_ % kTurnsPerLook == 0) {
+      const auto now = std::chrono::steady_clock::now();
+      if (turns_ == kTurnsPerLook) begin_ = now;
+      is_over_ = now - begin_ >= kAwake || also();
+    }
+    return is_over_;
+  }
   bool IsOver() {
-    const auto now = std::chrono::steady_clock::now();
-    if (turns_ <= kTurnsPerLook) begin_ = now;
-    return now - begin_ >= kAwake;
+    return IsOver([] { return false; });
   }
 
  private:
+  bool is_over_ = false;
   int64_t turns_ = 0;
   std::chrono::steady_clock::time_point begin_;
 };
@@ -160,10 +166,8 @@ void ThreadPool::WorkerLoop(int share, uint32_t seen) {
   bed.thread.store(CurrentThread(), std::memory_order_relaxed);
   while (true) {
     uint32_t word = announced_.load(std::memory_order_acquire);
-    bool is_over = false;
     for (Patience patience; word == seen; word = announced_.load(std::memory_order_acquire)) {
-      is_over = is_over || (patience.Turn() && (IsOnCpuOfCaller() || patience.IsOver()));
-      if (!is_over) {
+      if (!patience.IsOver([&] { return IsOnCpuOfCaller(); })) {
         Pause();
       } else {
         bed.cpu.store(CurrentCpu(), std::memory_order_release);
@@ -213,7 +217,7 @@ int ThreadPool::Run(int num_shares, int64_t extent, Task task, void* closure) {
       static_cast<int32_t>(gate_.fetch_or(kClosed, std::memory_order_acq_rel) & (kClosed - 1));
   int32_t left = left_.load(std::memory_order_acquire);
   for (Patience patience; left != helpers; left = left_.load(std::memory_order_acquire)) {
-    if (patience.Turn() && patience.IsOver()) {
+    if (patience.IsOver()) {
       left_.wait(left);
     } else {
       Pause();
@@ -257,10 +261,8 @@ struct Steps {
   // Until a place's step is done.  A part that was begun ends: its thread runs.
   void WaitFor(int64_t at, int64_t step) const {
     const Place& place = places[static_cast<size_t>(at)];
-    bool is_over = false;
     for (Patience patience; place.done.load(std::memory_order_acquire) <= step;) {
-      is_over = is_over || (patience.Turn() && patience.IsOver());
-      if (is_over)
+      if (patience.IsOver())
         std::this_thread::yield();
       else
         Pause();

@@ -180,14 +180,12 @@ void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const La
     Taps& t = (*taps)[s];
     const bool is_padded = a.padding[s] + a.padding[kNumSpatial + s] > 0;
     if (t.share == 1 && !(is_copy_felt && is_padded)) continue;
-    const Expr elements =
-        ir::AsInt(t.count).has_value() ? t.count : kernel.Extent(in[1]->shape, spatial[s]);
+    const bool is_open = !ir::AsInt(t.count).has_value();
+    const Expr elements = is_open ? kernel.Extent(in[1]->shape, spatial[s]) : t.count;
     if (ir::AsInt(elements).value_or(kMostGuardedTaps + 1) > kMostGuardedTaps) continue;
     t.guarded = true;
-    if (!ir::AsInt(t.count).has_value()) {  // the guard leaves out whole kernel elements as well
-      t.first = 0;
-      t.count = kernel.Extent(in[1]->shape, spatial[s]);
-    }
+    if (is_open) t.first = 0;  // the guard leaves out whole kernel elements as well
+    t.count = elements;
     t.before = t.after = 0;
     t.shift = t.first * Expr(a.dilation[s]) - Expr(a.padding[s]);
   }
