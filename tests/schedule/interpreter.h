@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs tensor programs by walking them, in doubles: slow, obvious, and independent of code
 // generation. Takes unscheduled programs (blocks) and scheduled ones (vector loops run lane by
-// lane, parallel loops in order).
+// lane, parallel loops in order, or a share of each).
 #pragma once
 
 #include <cmath>
@@ -29,6 +29,8 @@ class Interpreter {
   }
   // Reads or writes outside of a buffer.
   int num_out_of_bounds = 0;
+  // Of each parallel loop, this one of so many shares runs.
+  int64_t share = 0, num_shares = 1;
 
  private:
   int64_t Int(const ir::Expr& e) { return static_cast<int64_t>(Eval(e)[0]); }
@@ -207,7 +209,10 @@ class Interpreter {
       const int64_t min = Int(loop->min);
       const int64_t extent =
           initializing_ && reduce_loops_.count(loop->loop_var.get()) ? 1 : Int(loop->extent);
-      for (int64_t i = min; i < min + extent; ++i) {
+      const bool all = loop->kind != tir::ForKind::kParallel;
+      const int64_t begin = all ? 0 : extent * share / num_shares,
+                    end = all ? extent : extent * (share + 1) / num_shares;
+      for (int64_t i = min + begin; i < min + end; ++i) {
         vars_[loop->loop_var.get()] = {static_cast<double>(i)};
         Exec(loop->body);
       }

@@ -74,3 +74,37 @@ def test_few_results_of_much_are_made_in_parts(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found[0], wanted, rtol=2e-6)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 5), (37, 40), (112, 113), (0, 7)])
+@pytest.mark.parametrize("batch, channels", [(1, 16), (1, 240), (3, 40), (20, 48)])
+@pytest.mark.parametrize("symbolic", ["nothing", "size", "all"])
+def test_means_of_images_are_made_in_parts(
+    symbolic: str, batch: int, channels: int, sizes: tuple[int, int]
+) -> None:
+    x = RNG.standard_normal((batch, *sizes, channels), dtype=np.float32)
+    n, h, w = (relaxvm.tirx.Var(name, "int64") for name in "nhw")
+    shape = list(x.shape)
+    if symbolic != "nothing":
+        shape[1:3] = [h, w]
+    if symbolic == "all":
+        shape[0] = n
+    builder = relax.BlockBuilder()
+    param = relax.Var("x", relax.TensorType(shape, "float32"))
+    with builder.function("main", [param]):
+        with builder.dataflow():
+            results = [op.sum(param, [1, 2], keepdims=True), op.max(param, [1, 2])]
+            out = builder.emit_output(relax.Tuple([builder.emit(r) for r in results]))
+        builder.emit_func_output(out)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())
+    found = []
+    for threads in (1, 2, 3):
+        vm.set_num_threads(threads)
+        found.append([r.numpy() for r in vm["main"](relaxvm.runtime.tensor(x))])
+    wide = x.astype("float64")
+    np.testing.assert_allclose(found[0][0], wide.sum((1, 2), keepdims=True), rtol=2e-6, atol=1e-3)
+    largest = wide.max((1, 2), initial=-np.inf)
+    np.testing.assert_array_equal(found[0][1], largest)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other[0], found[0][0])
+        np.testing.assert_array_equal(other[1], found[0][1])

@@ -136,12 +136,13 @@ std::vector<Family> FamiliesOf(const std::vector<Stage>& stages,
 
 // A reduction in parts: `each` for every `part`, which fills `partial`, then `rest`.
 struct Parts {
+  ffi::Array<Stmt> definitions;  // of variables that the others use
   Axis part{Var("part", Int(64)), Expr(1)};
   Buffer partial{"partial", {}, Float(32)};
   Stage each, rest;
 };
 // Absent when there are many results, or little to reduce.
-std::optional<Parts> InParts(const Stage& flat, const Machine& traits);
+std::optional<Parts> InParts(const Stage& flat, const Machine& machine, arith::Analyzer* analyzer);
 
 // The condition (a constant when it is known) under which a contraction runs better as one dot
 // product after the other: few rows, and a right side that lies along the sum.  Null: never.
@@ -154,6 +155,8 @@ int64_t ElemBytes(const Stage& stage);
 // (additions an iteration).
 Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
                   arith::Analyzer* analyzer);
+// How many points `axes` have; not simplified.
+Expr NumPoints(const std::vector<Axis>& axes);
 // A loop over [0, extent); nothing for 0, the body alone for 1.
 Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
 // `loop` with one more annotation.

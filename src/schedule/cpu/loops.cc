@@ -61,6 +61,12 @@ Stmt Annotated(const tir::ForObj* loop, const char* name, const Expr& value) {
   return ir::NodeRef<For>(std::move(copy));
 }
 
+Expr NumPoints(const std::vector<Axis>& axes) {
+  Expr points = 1;
+  for (const Axis& axis : axes) points = points * axis.extent;
+  return points;
+}
+
 Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
   for (size_t i = axes.size(); i-- > 0;)
     body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);

@@ -86,7 +86,12 @@ class SingleStage {
 
   Stmt EmitPiece(const Stage& flat) {
     if (flat.spatial.size() == 1 && flat.combine == Combine::kNone) return EmitRun(flat);
-    if (const auto parts = InParts(flat, context_->machine)) return EmitParts(*parts, WorkOf(flat));
+    if (const auto parts = InParts(flat, context_->machine, &context_->analyzer))
+      return EmitParts(*parts, WorkOf(flat));
+    return EmitWhole(flat);
+  }
+
+  Stmt EmitWhole(const Stage& flat) {
     if (flat.spatial.empty()) return Alone(flat);
     if (const auto moved = EmitInterleave(flat, context_->machine, &context_->analyzer))
       return OverRows(moved->rows, moved->body, moved->work);
@@ -127,6 +132,20 @@ class SingleStage {
            ((window && row.spatial.size() == 1) || Estimated(WorkOf(row)) < kWorkPerRow)) {
       row.spatial.insert(row.spatial.begin(), rows.back());
       rows.pop_back();
+    }
+    if (!window && row.spatial.size() > 1) {
+      // Of the axis that was taken last, which may be all there is for threads, as much as a row
+      // needs.
+      Stage one = row;
+      one.spatial.erase(one.spatial.begin());
+      const int64_t work = std::max<int64_t>(1, Estimated(WorkOf(one)));
+      const int64_t size = (kWorkPerRow + work - 1) / work;
+      if (2 * size <= Estimated(row.spatial[0].extent)) {
+        const Blocks blocks = CutFirstAxis(row, size);
+        rows.push_back(blocks.block);
+        return OverRows(rows, EmitNest(blocks.part, context_->machine, &context_->analyzer),
+                        blocks.work, StreamIf(flat));
+      }
     }
     return OverRows(rows, EmitNest(row, context_->machine, &context_->analyzer), WorkOf(row),
                     StreamIf(flat));
@@ -192,12 +211,21 @@ class SingleStage {
   }
 
   Stmt EmitParts(const Parts& parts, const Expr& work) {
-    const Expr of_part = context_->analyzer.Simplify(ir::FloorDiv(work, parts.part.extent));
-    return SeqStmt::Flatten(
-        {tir::AllocBuffer(parts.partial),
-         OverRows({parts.part}, EmitNest(parts.each, context_->machine, &context_->analyzer),
-                  of_part),
-         EmitNest(parts.rest, context_->machine, &context_->analyzer)});
+    // Rows are parts, of each point of what is outside of the results that vectors make.
+    Stage each = parts.each;
+    std::vector<Axis> rows;
+    if (!each.spatial.empty()) {
+      rows.assign(each.spatial.begin(), each.spatial.end() - 1);
+      each.spatial = {each.spatial.back()};
+    }
+    rows.push_back(parts.part);
+    const Expr of_row =
+        context_->analyzer.Simplify(ir::FloorDiv(work, ir::Max(NumPoints(rows), 1)));
+    ffi::Array<Stmt> seq = parts.definitions;
+    seq.push_back(tir::AllocBuffer(parts.partial));
+    seq.push_back(OverRows(rows, EmitNest(each, context_->machine, &context_->analyzer), of_row));
+    seq.push_back(EmitWhole(parts.rest));
+    return SeqStmt::Flatten(seq);
   }
 
   // How many neighbouring results of a reduction make a block: enough for its work, and a kilobyte
@@ -231,7 +259,7 @@ class SingleStage {
 
   Stmt OverRows(std::vector<Axis> rows, Stmt body, const Expr& work, Expr stream_if = Expr()) {
     if (family_ != nullptr) {
-      rows.insert(rows.begin(), family_->member);
+      rows.push_back(family_->member);  // neighbours of a row are written by one thread
       ffi::Array<Stmt> seq = family_->pick;
       seq.push_back(body);
       body = SeqStmt::Flatten(seq);

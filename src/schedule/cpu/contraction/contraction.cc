@@ -296,7 +296,27 @@ Stmt ContractionEmitter::OverAll(const Var& panel, const Var& chunk, const Expr&
 
 Expr ContractionEmitter::InBlock(const Expr& chunks) const {
   const Expr all = analyzer_->Simplify(NumPoints(c_.outer_a) * chunks);
-  return ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
+  const Expr in_block = ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
+  const Expr worth = WorthRowsOfOwn();
+  if (!worth.defined()) return in_block;
+  const int64_t blocks = std::max<int64_t>(machine_.num_cores, kFewestThreads);
+  return analyzer_->Simplify(
+      ir::Select(worth, ir::Min(in_block, ir::CeilDiv(all, blocks)), in_block));
+}
+
+Expr ContractionEmitter::WorthRowsOfOwn() const {
+  if (c_.stage.reduce.empty() || c_.side_by_side.has_value() || depth_blocks_.has_value() ||
+      !ir::IsIntValue(analyzer_->Simplify(NumPoints(c_.batch)), 1))
+    return Expr();
+  const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
+  const int64_t bytes_of_b = BytesOfB(depth);
+  const auto inner = ir::AsInt(c_.stage.reduce.back().extent);
+  if (bytes_of_b == 0 || bytes_of_b > machine_.l2_bytes / 2 || !inner.has_value()) return Expr();
+  const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+  const Expr of_row = Expr(*inner * c_.group * SizeInBytes(type)) +
+                      c_.vector.extent * NumPoints(c_.outer_b) * Expr(SizeInBytes(c_.acc));
+  return analyzer_->Simplify(
+      ir::Greater(c_.row.extent * NumPoints(c_.outer_a) * of_row, Expr(bytes_of_b)));
 }
 
 Expr ContractionEmitter::BytesOfChunk() const {

@@ -222,8 +222,6 @@ Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // Linear index of a point of `axes`.
 Expr LinearIndex(const std::vector<Axis>& axes);
-// How many points `axes` have; not simplified.
-Expr NumPoints(const std::vector<Axis>& axes);
 
 // A task is a chunk of rows of A times a panel of B.
 struct Tasks {

@@ -77,6 +77,10 @@ class ContractionEmitter {
   // Of `chunks` for each point of outer_a, that pass for each panel of B.
   Expr InBlock(const Expr& chunks) const;
   void BindInBlock();
+  // Where each thread's rows are the same for all panels, so that what it reads of A and what the
+  // next kernel reads of C does not come from other cores; B is read by each.  Where A and C are
+  // larger than B; null: never.
+  Expr WorthRowsOfOwn() const;
 
   void ChooseTasks(bool is_cut);
 

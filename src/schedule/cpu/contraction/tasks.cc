@@ -18,12 +18,6 @@ Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& m
                                        all, ir::Min(some, all)));
 }
 
-Expr NumPoints(const std::vector<Axis>& axes) {
-  Expr points = 1;
-  for (const Axis& axis : axes) points = points * axis.extent;
-  return points;
-}
-
 Expr LinearIndex(const std::vector<Axis>& axes) {
   Expr at = 0;
   for (const Axis& axis : axes) at = at * axis.extent + axis.var;
