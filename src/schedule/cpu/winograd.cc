@@ -23,6 +23,7 @@ using tir::SeqStmt;
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
 constexpr int64_t kMostTiles = 24;  // of a block: weights are read once for each block
 constexpr int64_t kMostTilesOfBytes = 48;
+constexpr int64_t kFewestTiles = 4;  // of a block, so that products of few rows are left
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
 constexpr int64_t kTasksPerCore = 4;
@@ -146,12 +147,32 @@ class WinogradEmitter {
     const bool all = ir::AsInt(tiles_).has_value();
     const int64_t even = ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
     if (even <= 0) return;
+    if (const int64_t strips = StripsForCores(even); strips > (even + block_ - 1) / block_) {
+      block_ = (even + strips - 1) / strips;
+      return;
+    }
     if (even <= block_) {
       if (!all) image_tiles_ = even;
       block_ = all ? even : block_ / even * even;
       return;
     }
     block_ = Even(even, block_);
+  }
+
+  // Into how many blocks `tiles` are cut (of one image, where nobody knows how many there are) so
+  // that all cores have as many tasks, or several; but each block reads all weights.
+  int64_t StripsForCores(int64_t tiles) const {
+    const int64_t cores = machine_.num_cores, of_strip = form_.groups * panels_;
+    const int64_t bytes =
+        points_ * form_.Depth() * taps_ * panels_ * width_ * SizeInBytes(form_.Transformed());
+    const int64_t fewest = bytes <= machine_.l2_bytes ? kFewestTiles : block_ / 2;
+    int64_t strips = (tiles + block_ - 1) / block_;
+    const int64_t most = tiles / std::max<int64_t>(fewest, 1);
+    while (strips * of_strip < kTasksPerCore * cores && strips * of_strip % cores != 0) {
+      if (strips >= most) break;
+      ++strips;
+    }
+    return strips;
   }
 
   // Blocks of layers that lie one behind the other: each transformed layer serves as many layers of
