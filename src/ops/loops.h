@@ -51,13 +51,13 @@ inline Stmt VectorNest(const Dims& dims, const std::function<Stmt(const Indices&
       prefix);
 }
 
-// for n in [0, extent): body, of independent rounds, which are split over threads where `work`
-// steps a round make enough for two.
+// for n in [0, extent): body, of independent rounds, which are split over as many threads as
+// `work` steps a round make enough for.
 inline Stmt ParallelLines(const ir::Var& n, const Expr& extent, const Expr& work,
                           const Stmt& body) {
   constexpr int64_t kWorkPerThread = 4096;
   ir::DictAttrs annotations;
-  annotations.Set("parallel_if", ir::GreaterEqual(extent * work, Expr(2 * kWorkPerThread)));
+  annotations.Set("most_threads", ir::FloorDiv(extent * work, Expr(kWorkPerThread)));
   return tir::For(n, Expr(0), extent, tir::ForKind::kParallel, body, "", annotations);
 }
 

@@ -101,8 +101,9 @@ void FreeWorkspace(const RelaxvmKernelContext*, void* data) { ThreadWorkspace().
 thread_local int packed_threads = ThreadPool::kMaxShares;
 
 // A context without a host's state is that of packed entries.
-int NumThreads(const RelaxvmKernelContext* context) {
-  return context->host == nullptr ? NumPackedThreads() : context->num_threads;
+int NumThreads(const RelaxvmKernelContext* context, int64_t most) {
+  const int granted = context->host == nullptr ? NumPackedThreads() : context->num_threads;
+  return static_cast<int>(std::clamp<int64_t>(most, 1, granted));
 }
 
 struct LoopClosure {
@@ -121,20 +122,22 @@ int ReportPoolError(const RelaxvmKernelContext* context) {
   return kKernelError;
 }
 
-int Parallel(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure, int64_t extent) {
+int Parallel(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure, int64_t extent,
+             int64_t most_threads) {
   LoopClosure loop{context, task, closure};
   try {
-    return ProcessThreadPool().Run(NumThreads(context), extent, RunLoop, &loop);
+    return ProcessThreadPool().Run(NumThreads(context, most_threads), extent, RunLoop, &loop);
   } catch (const std::exception&) {
     return ReportPoolError(context);
   }
 }
 
 int ParallelSteps(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure,
-                  int64_t num_steps, int64_t units) {
+                  int64_t num_steps, int64_t units, int64_t most_threads) {
   LoopClosure loop{context, task, closure};
   try {
-    return ProcessThreadPool().RunSteps(NumThreads(context), num_steps, units, RunLoop, &loop);
+    return ProcessThreadPool().RunSteps(NumThreads(context, most_threads), num_steps, units,
+                                        RunLoop, &loop);
   } catch (const std::exception&) {
     return ReportPoolError(context);
   }

@@ -12,7 +12,7 @@
 namespace relaxvm {
 
 // Version of every struct below; a library of another version is refused at load.
-inline constexpr int32_t kKernelAbiVersion = 2;
+inline constexpr int32_t kKernelAbiVersion = 3;
 
 // Code generation addresses the fields by these offsets; runtime/kernel_context.cc asserts them.
 extern "C" {
@@ -27,8 +27,10 @@ typedef int (*RelaxvmTask)(const RelaxvmKernelContext* ctx, void* closure, int64
 struct RelaxvmKernelContext {
   int32_t abi_version;  // offset 0
   int32_t num_threads;  // offset 4: at least 1; how many shares a parallel loop is cut into at most
-  // offset 8: runs `task` over [0, extent) cut into at most num_threads shares, and waits.
-  int (*parallel)(const RelaxvmKernelContext* ctx, RelaxvmTask task, void* closure, int64_t extent);
+  // offset 8: runs `task` over [0, extent) cut into at most num_threads shares, and at most
+  // `most_threads`, which it is worth; waits.
+  int (*parallel)(const RelaxvmKernelContext* ctx, RelaxvmTask task, void* closure, int64_t extent,
+                  int64_t most_threads);
   // offset 16, 24: scratch memory of this call, 64-byte aligned; null when out of memory.
   void* (*alloc_workspace)(const RelaxvmKernelContext* ctx, uint64_t num_bytes);
   void (*free_workspace)(const RelaxvmKernelContext* ctx, void* data);
@@ -41,7 +43,7 @@ struct RelaxvmKernelContext {
   // offset 64: [0, num_steps * units) in steps of `units` iterations: those of a step may run at
   // once, a step begins when the one before it is done.
   int (*parallel_steps)(const RelaxvmKernelContext* ctx, RelaxvmTask task, void* closure,
-                        int64_t num_steps, int64_t units);
+                        int64_t num_steps, int64_t units, int64_t most_threads);
 };
 
 // The direct entry.  `tensors` and `scalars` hold the parameters of each kind in order; a float

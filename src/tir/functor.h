@@ -73,7 +73,7 @@ class StmtMutator : public ir::Mutator {
   virtual Stmt MutateEvaluate(const Evaluate& s);
   virtual Stmt MutateIfThenElse(const IfThenElse& s);
   virtual Stmt MutateFor(const For& s);
-  // Values that are expressions belong to the program: "parallel_if".
+  // Values that are expressions belong to the program: "most_threads".
   ir::DictAttrs MutateAnnotations(const ir::DictAttrs& annotations);
   virtual Stmt MutateWhile(const While& s);
   virtual Stmt MutateSBlock(const SBlock& s);

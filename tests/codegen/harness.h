@@ -21,6 +21,7 @@ namespace ffi = tvm::ffi;
 // A host like the runtime's: threads, workspaces, one error slot.
 struct Host {
   std::string kind, message;
+  int64_t most_shares = 0;  // of a parallel loop
   int allocated = 0, freed = 0, parallel_loops = 0, steps_loops = 0;
   int32_t interrupt = 0;
   RelaxvmKernelContext context{};
@@ -39,9 +40,10 @@ struct Host {
 
   static Host* Of(const RelaxvmKernelContext* context) { return static_cast<Host*>(context->host); }
   static int Parallel(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure,
-                      int64_t extent) {
+                      int64_t extent, int64_t most_threads) {
     ++Of(context)->parallel_loops;
-    int64_t shares = std::min<int64_t>(extent, context->num_threads);
+    int64_t shares = std::min<int64_t>({extent, context->num_threads, most_threads});
+    Of(context)->most_shares = std::max(Of(context)->most_shares, shares);
     std::vector<std::thread> threads;
     std::vector<int> results(static_cast<size_t>(shares));
     for (int64_t i = 0; i < shares; ++i) {
@@ -57,7 +59,7 @@ struct Host {
     return 0;
   }
   static int ParallelSteps(const RelaxvmKernelContext* context, RelaxvmTask task, void* closure,
-                           int64_t num_steps, int64_t units) {
+                           int64_t num_steps, int64_t units, int64_t) {
     ++Of(context)->steps_loops;
     for (int64_t step = 0; step < num_steps; ++step) {
       for (int64_t unit = units; unit-- > 0;) {  // in any order inside a step

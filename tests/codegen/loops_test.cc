@@ -325,18 +325,20 @@ TEST(Threads, RunEveryIterationOnce) {
   }
 }
 
-TEST(Threads, AnnotationKeepsSmallLoopsInTheCallingThread) {
+TEST(Threads, AsManyAsTheAnnotationSays) {
   Var m = Index("m"), i = Index("i");
   Buffer x("x", {m}, Float(32));
   ir::DictAttrs annotations;
-  annotations.Set("parallel_if", ir::GreaterEqual(m, 100));
+  annotations.Set("most_threads", ir::FloorDiv(m, 50));
   Kernel kernel(PrimFunc({x}, For(i, 0, m, ForKind::kParallel,
                                   BufferStore(x, ir::Const(Float(32), 2), {i}), "", annotations)));
-  std::vector<float> a(200);
-  for (auto [size, loops] : {std::pair{99, 0}, {100, 1}}) {
-    Host host(2);
+  std::vector<float> a(300);
+  for (auto [size, loops, threads] :
+       {std::tuple{99, 0, 0}, {100, 1, 2}, {199, 1, 3}, {200, 1, 4}, {300, 1, 4}}) {
+    Host host(4);
     ASSERT_EQ(kernel.Run(host, {View(a.data(), {size}, Float(32))}), 0);
     EXPECT_EQ(host.parallel_loops, loops);
+    EXPECT_EQ(host.most_shares, threads);
   }
 }
 

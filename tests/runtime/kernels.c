@@ -23,14 +23,14 @@ typedef struct Context Context;
 typedef int (*Task)(const Context*, void*, int64_t, int64_t);
 struct Context {
   int32_t abi_version, num_threads;
-  int (*parallel)(const Context*, Task, void*, int64_t);
+  int (*parallel)(const Context*, Task, void*, int64_t, int64_t);
   void* (*alloc_workspace)(const Context*, uint64_t);
   void (*free_workspace)(const Context*, void*);
   void (*set_error)(const Context*, const char*, const char*);
   void* stream;
   const volatile int32_t* interrupt;
   void* host;
-  int (*parallel_steps)(const Context*, Task, void*, int64_t, int64_t);
+  int (*parallel_steps)(const Context*, Task, void*, int64_t, int64_t, int64_t);
 };
 
 typedef struct {
@@ -73,7 +73,7 @@ static int AddScalar(const Context* ctx, const DLTensor* const* tensors, const i
     double number;
   } value = {scalars[1]};
   struct AddClosure closure = {Floats(x), Floats(out), (float)(scalars[0] + value.number)};
-  return ctx->parallel(ctx, AddTask, &closure, x->shape[0]);
+  return ctx->parallel(ctx, AddTask, &closure, x->shape[0], x->shape[0]);
 }
 
 // fill_index(out, n: int, m: int): out[i, j] = i * m + j, through a workspace
@@ -123,7 +123,7 @@ static const Entry kEntries[] = {
     {"fill_index", "tii", FillIndex, __tvm_ffi_fill_index},
 };
 #ifndef ABI_VERSION
-#define ABI_VERSION 2
+#define ABI_VERSION 3
 #endif
 #ifndef CPU_FEATURES
 #define CPU_FEATURES ""

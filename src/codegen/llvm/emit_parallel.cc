@@ -23,9 +23,9 @@ struct Capture {
 
 namespace {
 
-// Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
-// calling thread.
-constexpr const char* kParallelIf = "parallel_if";
+// Annotation of a parallel loop: an integer; how many threads it is worth.  For less than two the
+// loop runs in the calling thread.
+constexpr const char* kMostThreads = "most_threads";
 // A bool expression; where it holds and results are aligned, whole vectors of them are written past
 // the caches.
 constexpr const char* kStreamIf = "stream_if";
@@ -44,8 +44,10 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   Value* worth_it = b_.CreateICmpSGT(extent, b_.getInt64(1));
   worth_it =
       b_.CreateAnd(worth_it, b_.CreateICmpSGT(LoadField(f_->context, 4, i32), b_.getInt32(1)));
-  if (auto it = s->annotations.find(kParallelIf); it != s->annotations.end()) {
-    worth_it = b_.CreateAnd(worth_it, Eval((*it).second.cast<ir::Expr>()));
+  Value* most_threads = extent;
+  if (auto it = s->annotations.find(kMostThreads); it != s->annotations.end()) {
+    most_threads = EvalIndex((*it).second.cast<ir::Expr>());
+    worth_it = b_.CreateAnd(worth_it, b_.CreateICmpSGT(most_threads, b_.getInt64(1)));
   }
   Value* num_steps = nullptr;
   if (auto it = s->annotations.find(kInSteps); it != s->annotations.end())
@@ -82,14 +84,14 @@ void ProgramEmitter::EmitParallelLoop(const tir::ForObj* s) {
   b_.SetInsertPoint(many);
   Value* rc_many = nullptr;
   if (num_steps == nullptr) {
-    auto* type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64}, false);
-    rc_many =
-        b_.CreateCall(type, LoadField(f_->context, 8, ptr), {f_->context, task, closure, extent});
-  } else {  // more than one iteration: there are steps
     auto* type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64, i64}, false);
-    rc_many =
-        b_.CreateCall(type, LoadField(f_->context, 64, ptr),
-                      {f_->context, task, closure, num_steps, b_.CreateSDiv(extent, num_steps)});
+    rc_many = b_.CreateCall(type, LoadField(f_->context, 8, ptr),
+                            {f_->context, task, closure, extent, most_threads});
+  } else {  // more than one iteration: there are steps
+    auto* type = llvm::FunctionType::get(i32, {ptr, ptr, ptr, i64, i64, i64}, false);
+    rc_many = b_.CreateCall(
+        type, LoadField(f_->context, 64, ptr),
+        {f_->context, task, closure, num_steps, b_.CreateSDiv(extent, num_steps), most_threads});
   }
   b_.CreateBr(join);
   b_.SetInsertPoint(alone);

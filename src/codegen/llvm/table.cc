@@ -113,7 +113,7 @@ class TableEmitter {
   }
 
   Function* EmitParallel() {
-    Function* fn = Begin("relaxvm.parallel", i32_, {ptr_, ptr_, ptr_, i64_}, true);
+    Function* fn = Begin("relaxvm.parallel", i32_, {ptr_, ptr_, ptr_, i64_, i64_}, true);
     auto* task = llvm::FunctionType::get(i32_, {ptr_, ptr_, i64_, i64_}, false);
     b_.CreateRet(b_.CreateCall(task, fn->getArg(1),
                                {fn->getArg(0), fn->getArg(2), b_.getInt64(0), fn->getArg(3)}));

@@ -66,8 +66,8 @@ class Backward {
         },
         "w");
     ir::DictAttrs annotations;
-    annotations.Set("parallel_if",
-                    ir::GreaterEqual(batch * channels * Extent('H') * Extent('W'), Expr(8192)));
+    annotations.Set("most_threads",
+                    ir::FloorDiv(batch * channels * Extent('H') * Extent('W'), Expr(4096)));
     Stmt all = Sequence({tir::Bind(n, ir::FloorDiv(plane, channels)),
                          tir::Bind(c, ir::FloorMod(plane, channels)), clear, windows});
     return tir::For(plane, Expr(0), batch * channels, tir::ForKind::kParallel, all, "",

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kSideBySide = 8;  // ways down at once: about the latency of a step by its work
 constexpr int64_t kBlock = 32;      // rows that read a tree while it is in the first cache
-constexpr int64_t kWorthThreads = 2048;  // ways down, of some 20 cycles each
+constexpr int64_t kWorthAThread = 1024;  // ways down, of some 20 cycles each
 
 struct TreeSums {
   int64_t columns = 1;
@@ -95,7 +95,7 @@ class TreeLoop {
          tir::Bind(end, ir::FloorDiv(trees_ * (group + Expr(1)), groups)), Start(first, last),
          ManyRows(first, tile, begin, end), OneByOne(tile, last, begin, end)});
     ir::DictAttrs annotations;
-    annotations.Set("parallel_if", ir::GreaterEqual(rows_ * trees_, Expr(kWorthThreads)));
+    annotations.Set("most_threads", ir::FloorDiv(rows_ * trees_, Expr(kWorthAThread)));
     return tir::For(task, Expr(0), blocks * groups, tir::ForKind::kParallel, body, "", annotations);
   }
 

@@ -20,7 +20,7 @@ constexpr int64_t kStrips = 4;    // of a task
 constexpr int64_t kMostRows = 6;  // of a tile
 constexpr int64_t kWordBits = 32;
 constexpr int64_t kBytes = 4;               // of a word
-constexpr int64_t kWorthThreads = 1 << 16;  // products that are worth sharing between threads
+constexpr int64_t kWorthAThread = 1 << 15;  // products
 constexpr double kGreatestByte = 127;
 
 struct BlockMatmul {
@@ -105,8 +105,8 @@ class BlockLoops {
                                   return attrs_.bytes ? Round(row, block) : Sum(row, block);
                                 })));
     ir::DictAttrs annotations;
-    annotations.Set("parallel_if",
-                    ir::GreaterEqual(rows_ * depth * Expr(attrs_.columns), Expr(kWorthThreads)));
+    annotations.Set("most_threads",
+                    ir::FloorDiv(rows_ * depth * Expr(attrs_.columns), Expr(kWorthAThread)));
     all.push_back(tir::For(task, Expr(0), Expr((strips_ + kStrips - 1) / kStrips),
                            tir::ForKind::kParallel, Task(task), "", annotations));
     return Sequence(all);

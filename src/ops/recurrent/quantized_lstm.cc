@@ -13,8 +13,7 @@ namespace {
 constexpr int64_t kGates = 4, kWidth = 16, kBytes = 4;
 constexpr int64_t kInput = 0, kOutput = 1, kForget = 2, kCell = 3;
 constexpr int64_t kRowsAtOnce = 4;
-// Products of bytes of a step that are worth sharing between threads.
-constexpr int64_t kWorthThreads = 1 << 17;
+constexpr int64_t kWorthAThread = 1 << 16;  // products of bytes of a step
 constexpr size_t kX = 0, kR = 1, kSums = 2, kScales = 3, kZeros = 4, kH = 5, kC = 6, kLengths = 7,
                  kPeepholes = 8;
 
@@ -102,7 +101,7 @@ class QuantizedLoop {
                           tir::Bind(step, ir::FloorDiv(group, Expr(2))), phases});
     ffi::Map<ffi::String, ffi::Any> annotations;
     Expr work = batch_ * hidden_ * hidden_ * Expr(kGates);
-    annotations.Set("parallel_if", ir::GreaterEqual(work, Expr(kWorthThreads)));
+    annotations.Set("most_threads", ir::FloorDiv(work, Expr(kWorthAThread)));
     annotations.Set("in_steps", Expr(used_) * Expr(2));
     return Whole(tir::For(task, Expr(0), Expr(used_) * Expr(2) * blocks_, tir::ForKind::kParallel,
                           body, "", ir::DictAttrs(annotations)));

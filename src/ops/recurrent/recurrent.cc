@@ -8,13 +8,14 @@ namespace relaxvm::ops {
 namespace {
 
 constexpr int kRows = 4;                    // rows of the batch that share a pass over r
-constexpr int64_t kWorthThreads = 1 << 16;  // multiplications in all; below it one thread runs
+constexpr int64_t kWorthAThread = 1 << 15;  // multiplications in all
 // Numbers that a row's sums may take: six registers of 16, twelve of 8.
 constexpr int64_t kSums = 96;
 // At most: where rows and gates have more, the gates take turns.
 constexpr int64_t kMostSums = 128;
-// Multiplications of a step that are worth sharing between threads, which then meet after each.
-constexpr int64_t kStepWorthThreads = 3 << 13;
+// Multiplications of a step for each of two threads, and for each of more: they meet after each
+// step, which takes the longer the more they are.
+constexpr int64_t kStepWorthASecond = 3 << 12, kStepWorthAThread = 1 << 16;
 
 std::vector<std::string> Words(const std::string& text) {
   std::istringstream stream(text);
@@ -199,7 +200,7 @@ Stmt Recurrence::Tasks() {
                         tir::Bind(tile, ir::FloorMod(task, divisor)), rows});
   Expr work = steps_ * batch_ * hidden_ * hidden_ * Expr(gates_);
   ffi::Map<ffi::String, ffi::Any> annotations;
-  annotations.Set("parallel_if", ir::Greater(work, Expr(kWorthThreads)));
+  annotations.Set("most_threads", ir::FloorDiv(work, Expr(kWorthAThread)));
   return tir::For(task, Expr(0), tiles * inputs_[1].shape()[0], tir::ForKind::kParallel, body, "",
                   ir::DictAttrs(annotations));
 }
@@ -223,7 +224,8 @@ Stmt Recurrence::OneTile(int num_rows) {
   body.push_back(phases);
   Expr work = hidden_ * hidden_ * Expr(gates_ * num_rows);
   ffi::Map<ffi::String, ffi::Any> annotations;
-  annotations.Set("parallel_if", ir::GreaterEqual(work, Expr(kStepWorthThreads)));
+  annotations.Set("most_threads", ir::Max(ir::Min(ir::FloorDiv(work, Expr(kStepWorthASecond)), 2),
+                                          ir::FloorDiv(work, Expr(kStepWorthAThread))));
   annotations.Set("in_steps", used_ * Expr(num_phases));
   parts.push_back(tir::For(task, Expr(0), used_ * Expr(num_phases) * blocks_,
                            tir::ForKind::kParallel, Sequence(body), "",

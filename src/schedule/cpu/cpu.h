@@ -16,9 +16,8 @@ using target::Machine;
 // Additions that are worth a thread of their own.
 inline constexpr int64_t kWorkPerThread = 8192;
 inline constexpr int64_t kLineBytes = 64;  // of a cache
-// Annotation of a parallel loop: a bool expression; where it does not hold, the loop runs in the
-// calling thread.
-inline constexpr const char* kParallelIf = "parallel_if";
+// Annotation of a parallel loop: an integer; how many threads it is worth.
+inline constexpr const char* kMostThreads = "most_threads";
 // Annotation of a parallel loop: a bool expression; where it holds, results are written past the
 // caches.  Stores of whole vectors must then start at multiples of the vector.
 inline constexpr const char* kStreamIf = "stream_if";
@@ -151,8 +150,8 @@ Expr BetterAsDots(const Stage& contraction, const Machine& machine, arith::Analy
 // Bytes of the widest element that the stage touches.
 int64_t ElemBytes(const Stage& stage);
 
-// A loop whose iterations are split over threads when there are two threads' worth of `work`
-// (additions an iteration).
+// A loop whose iterations are split over as many threads as there is work for; `work`: additions of
+// an iteration.
 Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
                   arith::Analyzer* analyzer);
 // How many points `axes` have; not simplified.

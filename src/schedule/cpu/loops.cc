@@ -76,8 +76,7 @@ Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
 Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const Stmt& body,
                   arith::Analyzer* analyzer) {
   ir::DictAttrs annotations;
-  annotations.Set(kParallelIf,
-                  analyzer->Simplify(ir::GreaterEqual(extent * work, 2 * kWorkPerThread)));
+  annotations.Set(kMostThreads, analyzer->Simplify(ir::FloorDiv(extent * work, kWorkPerThread)));
   return For(var, 0, extent, ForKind::kParallel, body, "", annotations);
 }
 
