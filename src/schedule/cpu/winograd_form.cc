@@ -31,6 +31,13 @@ WinogradForm FormOf(const Convolution& c, const Machine& machine) {
 
 // That a core gets in the time of one multiply-add of vectors.
 constexpr double kBytesFromMemory = 3, kBytesFromCache = 12;
+constexpr double kBytesFetched = 4;  // from memory, ahead
+// So many cores take all that memory gives.
+constexpr double kCoresOfMemory = 6;
+
+double ShareOfMemory(const Machine& machine) {
+  return std::min(1.0, kCoresOfMemory / std::max(machine.num_cores, 1));
+}
 
 constexpr int64_t kUsualDepth = 16;  // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
@@ -78,13 +85,14 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
              depth = static_cast<double>(form.Depth());
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double direct_bytes = 9 * columns * 2 * depth, bytes = 4 * 16 * columns * depth;
+  const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
   const double direct =
       images * static_cast<double>(height * across) * (9 * 0.85 * depth + 6) * out +
-      direct_bytes / kBytesFromMemory;
+      direct_bytes / from_memory;
   const double work = tiles * (16 * (depth + 1.5) * out + 20 * in + 15 * out);
   const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
   const double reading =
-      bytes / kBytesFromMemory + bytes / kBytesFromCache * std::max(0.0, tiles / 48 - 1);
+      bytes / from_memory + bytes / kBytesFromCache * std::max(0.0, tiles / 48 - 1);
   return bytes * static_cast<double>(c.groups) <= cache / 3 && work + reading < direct;
 }
 
@@ -122,16 +130,17 @@ bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& ma
   // Weights come from memory in each run, as those of other layers are used between two.
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double bytes = 4.0 * 36 * columns * depth, direct_bytes = bytes / 4;
+  const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
   const double steps = 9 * share * depth / static_cast<double>(c.neighbours);
   const double direct = images * static_cast<double>(height * across) * CostOfPixel(steps, out) +
-                        direct_bytes / kBytesFromMemory;
+                        direct_bytes / from_memory;
   // Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
   const double work = tiles * CostOfTile(depth, again * in, out);
   const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
   // Transformed weights are four times as large; read once more for some two dozen tiles.
   const double reading =
-      bytes / kBytesFromMemory + bytes / kBytesFromCache * std::max(0.0, tiles / 24 - 1);
+      bytes / from_memory + bytes / kBytesFromCache * std::max(0.0, tiles / 24 - 1);
   return bytes * static_cast<double>(c.groups) <= cache / 3 && (work + reading) * 1.2 < direct;
 }
 
@@ -356,19 +365,22 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
 
 Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
                  const Machine& machine) {
-  constexpr int64_t kBytesFetched = 4;  // from memory, ahead
   const int64_t lanes = machine.Lanes(4);
   const auto depth = static_cast<double>(form.channels),
              in = static_cast<double>((form.channels + lanes - 1) / lanes),
              out = static_cast<double>((form.filters + lanes - 1) / lanes);
-  const int64_t weights = form.channels * form.PanelsOfGroup() * form.width * 4;
+  const double bytes = static_cast<double>(form.channels * form.PanelsOfGroup() * form.width * 4),
+               fetched = kBytesFetched * ShareOfMemory(machine);
+  auto reading = [&](int64_t points) {
+    return Expr(static_cast<int64_t>(static_cast<double>(points) * bytes / fetched));
+  };
   const Expr pixels =
       output.spatial[0].extent * output.spatial[1].extent * output.spatial[2].extent;
   const Expr tiles = input.spatial[2].extent * input.spatial[3].extent * input.spatial[4].extent;
   const auto of_pixel = static_cast<int64_t>(CostOfPixel(9 * depth, out)),
              of_tile = static_cast<int64_t>(CostOfTile(depth, in, out));
-  return ir::Less(pixels * Expr(of_pixel) + Expr(9 * weights / kBytesFetched),
-                  tiles * Expr(of_tile) + Expr(form.Points() * weights / kBytesFetched));
+  return ir::Less(pixels * Expr(of_pixel) + reading(9),
+                  tiles * Expr(of_tile) + reading(form.Points()));
 }
 
 Expr WinogradForm::TilesOf(const Expr& size) const {
