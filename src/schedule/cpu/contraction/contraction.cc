@@ -21,6 +21,7 @@ constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // faster.
 constexpr int64_t kRowsPerLoad = 3;
 constexpr int64_t kRowsWorthPacking = 32;
+constexpr int64_t kChunksOfBlock = 8;  // of rows that are a thread's own, where there are as many
 constexpr int64_t kRowsWorthGroups = 4;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
@@ -299,9 +300,12 @@ Expr ContractionEmitter::InBlock(const Expr& chunks) const {
   const Expr in_block = ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
   const Expr worth = WorthRowsOfOwn();
   if (!worth.defined()) return in_block;
-  const int64_t blocks = std::max<int64_t>(machine_.num_cores, kFewestThreads);
   return analyzer_->Simplify(
-      ir::Select(worth, ir::Min(in_block, ir::CeilDiv(all, blocks)), in_block));
+      ir::Select(worth, ir::Min(in_block, ir::CeilDiv(all, BlocksOfOwn())), in_block));
+}
+
+int64_t ContractionEmitter::BlocksOfOwn() const {
+  return machine_.num_cores > 1 ? machine_.num_cores : kFewestThreads;
 }
 
 Expr ContractionEmitter::WorthRowsOfOwn() const {
@@ -380,8 +384,14 @@ void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
   most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
   const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
   const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
-  const Expr even =
-      analyzer_->Simplify(ir::Max(ir::Min(ir::FloorDiv(tiles * panels_, tasks), most), 1));
+  Expr even = ir::Min(ir::FloorDiv(tiles * panels_, tasks), most);
+  if (const Expr worth = is_cut ? Expr() : WorthRowsOfOwn(); worth.defined()) {
+    // The last block of rows has fewer chunks than others.
+    const Expr fine =
+        ir::FloorDiv(num_tiles_ * NumPoints(c_.outer_a), kChunksOfBlock * BlocksOfOwn());
+    even = ir::Select(worth, ir::Min(even, fine), even);
+  }
+  even = analyzer_->Simplify(ir::Max(even, 1));
   // Ranges of rows share one number.
   per_task_ = is_cut && !ir::AsInt(even).has_value() ? Expr(most) : Named("tiles_of_task", even);
 }

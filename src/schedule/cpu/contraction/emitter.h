@@ -81,6 +81,7 @@ class ContractionEmitter {
   // next kernel reads of C does not come from other cores; B is read by each.  Where A and C are
   // larger than B; null: never.
   Expr WorthRowsOfOwn() const;
+  int64_t BlocksOfOwn() const;  // of rows: one for each core
 
   void ChooseTasks(bool is_cut);
 
