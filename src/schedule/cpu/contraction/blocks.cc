@@ -157,7 +157,7 @@ Stmt ContractionEmitter::OfBlocks(const Var& group, const Expr& chunk) {
       tir::Bind(tiles, analyzer_->Simplify(ir::Min(per_task_, num_tiles_ - first))),
       tir::Bind(first_panel, group * panels_of_task_),
       tir::Bind(here, ir::Min(panels_of_task_, walked_.extent - first_panel))};
-  const Heights heights = ChooseHeights(&seq);
+  const Heights heights = *heights_;
   seq.push_back(tir::Bind(start, heights.StartOf(first)));
   seq.push_back(tir::Bind(rows, EndOf(heights, first + tiles) - start));
   const int64_t size = most_tiles_ * rows_ * width_;

@@ -220,6 +220,7 @@ Stmt ContractionEmitter::Compute() {
   }
   ChooseTasks(ranges.has_value());
   ffi::Array<Stmt> seq = {sizes_of_task_};
+  if (!ranges.has_value() && matrix_step_ == 0) heights_ = ChooseHeights(&seq);
   if (depth_blocks_.has_value()) CopyRows(&seq);
   const Stmt body = ranges.has_value()          ? OfRanges(*ranges, panel, chunk)
                     : depth_blocks_.has_value() ? OfBlocks(panel, chunk)
@@ -505,7 +506,7 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     part.columns = some;
     part.limit = end;
     ffi::Array<Stmt> seq;
-    const Heights heights = ChooseHeights(&seq);
+    const Heights heights = heights_.has_value() ? *heights_ : ChooseHeights(&seq);
     seq.push_back(Pass(c_, part, first, tiles, heights));
     return SeqStmt::Flatten(seq);
   }));

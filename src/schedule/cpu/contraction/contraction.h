@@ -218,7 +218,7 @@ PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
 // A parallel loop over all points of `axes`, the last one fastest; `work`: additions of a point.
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
                arith::Analyzer* analyzer);
-// Binds the axes at point number `index`.
+// Binds the axes at point number `index`, which is one of theirs.
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // Linear index of a point of `axes`.
 Expr LinearIndex(const std::vector<Axis>& axes);

@@ -159,6 +159,7 @@ class ContractionEmitter {
 
   // Of all tiles; `seq` binds what it uses.
   Heights ChooseHeights(ffi::Array<Stmt>* seq) const;
+  std::optional<Heights> heights_;  // found before the tasks; none: rows are cut
 
   // As many columns at a time as a tile has.
   Stmt ByTiles(const std::vector<Columns>& columns, const Expr& limit, const OfColumns& body) const;

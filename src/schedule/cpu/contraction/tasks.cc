@@ -25,13 +25,16 @@ Expr LinearIndex(const std::vector<Axis>& axes) {
 }
 
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
+  size_t outermost = 0;
+  while (outermost + 1 < axes.size() && ir::IsIntValue(axes[outermost].extent, 1)) ++outermost;
   for (size_t i = axes.size(); i-- > 0;) {
     if (ir::IsIntValue(axes[i].extent, 1)) {
       seq->push_back(tir::Bind(axes[i].var, Expr(0)));
       continue;
     }
-    seq->push_back(tir::Bind(axes[i].var, ir::FloorMod(index, axes[i].extent)));
-    if (i > 0) {
+    seq->push_back(
+        tir::Bind(axes[i].var, i == outermost ? index : ir::FloorMod(index, axes[i].extent)));
+    if (i > outermost) {
       Var next("rest", Int(64));
       seq->push_back(tir::Bind(next, ir::FloorDiv(index, axes[i].extent)));
       index = next;
