@@ -5,8 +5,9 @@
 // the result, so that both sides touch whole cache lines.  Tiles go by blocks of 64 KiB: inside,
 // neighbours in the result follow each other, so that memory is written by runs of several lines;
 // while a block is turned round, the next one is fetched in the order of memory.  What is written
-// past the caches goes by narrower blocks of 32 KiB where the first cache has room for more than
-// one, else by blocks of a quarter of the second cache.  Where a vector is less than a cache line
+// past the caches goes by blocks of a quarter of the second cache; by narrower ones where the first
+// cache has room for more than 32 KiB: of a sixteenth of the second cache, or of 32 KiB on a core
+// that gains from fetching into the first one.  Where a vector is less than a cache line
 // and rows of the operand fall into few sets of the caches (their bytes are a multiple of a large
 // power of two), a block is turned round in memory of its own, from where it goes to the result row
 // by row, while the next block is fetched.
@@ -141,9 +142,11 @@ class TransposeEmitter {
 
  private:
   static BlockShape PastCaches(const Machine& traits) {
-    if (traits.l1_bytes > kNearBytes) return kNear;
+    const bool has_room = traits.l1_bytes > kNearBytes;
+    if (has_room && traits.fetch_ahead > 0) return kNear;
     BlockShape block = kPlain;
-    block.from = std::max(block.from, traits.l2_bytes / 4 / block.run_bytes);
+    if (has_room) block.run_bytes = kNear.run_bytes;
+    block.from = std::max(block.from, traits.l2_bytes / (has_room ? 16 : 4) / block.run_bytes);
     return block;
   }
 
