@@ -18,6 +18,17 @@ namespace relaxvm::testing {
 namespace ffi = tvm::ffi;
 using Lanes = std::vector<double>;
 
+// Elements of a parameter, at `sizes`.
+inline int64_t NumElements(const ir::Var& param, const std::map<std::string, int64_t>& sizes) {
+  int64_t count = 1;
+  for (const ir::Expr& d : tir::Buffer(param).shape()) {
+    ffi::Map<ir::Var, ir::Expr> map;
+    for (const ir::Var& v : ir::FreeVars(d)) map.Set(v, sizes.at(std::string(v->name)));
+    count *= ir::AsInt(ir::Substitute(d, map)).value();
+  }
+  return count;
+}
+
 class Interpreter {
  public:
   // Memory of each parameter, in order; scalars have one element.  Sizes are bound from `sizes`.

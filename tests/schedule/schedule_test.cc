@@ -21,12 +21,7 @@ using Sizes = std::map<std::string, int64_t>;
 
 std::vector<double> Filled(const tir::PrimFunc& func, size_t param, const Sizes& sizes,
                            unsigned seed) {
-  int64_t count = 1;
-  for (const Expr& d : tir::Buffer(func->params[param]).shape()) {
-    ffi::Map<Var, Expr> map;
-    for (const Var& v : ir::FreeVars(d)) map.Set(v, sizes.at(std::string(v->name)));
-    count *= ir::AsInt(ir::Substitute(d, map)).value();
-  }
+  const int64_t count = testing::NumElements(func->params[static_cast<int64_t>(param)], sizes);
   std::mt19937 random(seed + static_cast<unsigned>(param));
   std::uniform_int_distribution<int> pick(-4, 4);  // exact in every order of addition
   std::vector<double> data(static_cast<size_t>(count));

@@ -24,15 +24,8 @@ std::vector<double> AfterShare(const tir::PrimFunc& func,
   const tir::PrimFunc scheduled = cpu::Schedule(func, {64, 32});
   EXPECT_TRUE(ir::GetAttr<bool>(scheduled->attrs, tir::attr::kScheduled, false));
   std::vector<std::vector<double>> memory;
-  for (const Var& param : func->params) {
-    int64_t count = 1;
-    for (const Expr& d : tir::Buffer(param).shape()) {
-      ffi::Map<Var, Expr> map;
-      for (const Var& v : ir::FreeVars(d)) map.Set(v, sizes.at(std::string(v->name)));
-      count *= ir::AsInt(ir::Substitute(d, map)).value();
-    }
-    memory.emplace_back(static_cast<size_t>(count), 1.0);
-  }
+  for (const Var& param : func->params)
+    memory.emplace_back(static_cast<size_t>(testing::NumElements(param, sizes)), 1.0);
   std::fill(memory.back().begin(), memory.back().end(), kUnwritten);
   std::vector<std::vector<double>*> pointers;
   for (auto& m : memory) pointers.push_back(&m);

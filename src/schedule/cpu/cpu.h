@@ -156,6 +156,10 @@ Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const St
                   arith::Analyzer* analyzer);
 // How many points `axes` have; not simplified.
 Expr NumPoints(const std::vector<Axis>& axes);
+// Binds the axes at point number `index`, which is one of theirs.
+void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
+// The value, simplified, as a number or a variable that `seq` binds.
+Expr Named(const char* name, const Expr& value, ffi::Array<Stmt>* seq, arith::Analyzer* analyzer);
 // A loop over [0, extent); nothing for 0, the body alone for 1.
 Stmt Loop(const Var& var, const Expr& extent, tir::ForKind kind, const Stmt& body);
 // `loop` with one more annotation.

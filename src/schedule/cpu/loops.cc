@@ -67,6 +67,32 @@ Expr NumPoints(const std::vector<Axis>& axes) {
   return points;
 }
 
+void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
+  size_t outermost = 0;
+  while (outermost + 1 < axes.size() && ir::IsIntValue(axes[outermost].extent, 1)) ++outermost;
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (ir::IsIntValue(axes[i].extent, 1)) {
+      seq->push_back(tir::Bind(axes[i].var, Expr(0)));
+      continue;
+    }
+    seq->push_back(
+        tir::Bind(axes[i].var, i == outermost ? index : ir::FloorMod(index, axes[i].extent)));
+    if (i > outermost) {
+      Var next("rest", Int(64));
+      seq->push_back(tir::Bind(next, ir::FloorDiv(index, axes[i].extent)));
+      index = next;
+    }
+  }
+}
+
+Expr Named(const char* name, const Expr& value, ffi::Array<Stmt>* seq, arith::Analyzer* analyzer) {
+  const Expr simple = analyzer->Simplify(value);
+  if (ir::AsInt(simple).has_value()) return simple;
+  Var var(name, Int(64));
+  seq->push_back(tir::Bind(var, simple));
+  return var;
+}
+
 Stmt Loops(const std::vector<Axis>& axes, Stmt body) {
   for (size_t i = axes.size(); i-- > 0;)
     body = Loop(axes[i].var, axes[i].extent, ForKind::kSerial, body);

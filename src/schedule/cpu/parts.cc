@@ -98,15 +98,10 @@ std::optional<Parts> OfRuns(const Stage& flat, const Machine& machine, arith::An
       analyzer->Simplify(ir::Min(ir::FloorDiv(work, kPartWorkSideBySide), kMaxPartsSideBySide));
   if (ir::AsInt(wanted).value_or(2) < 2) return std::nullopt;
   ffi::Array<Stmt> definitions;
-  auto named = [&](const char* name, const Expr& value) -> Expr {
-    const Expr simple = analyzer->Simplify(value);
-    if (ir::AsInt(simple).has_value()) return simple;
-    Var var(name, Int(64));
-    definitions.push_back(tir::Bind(var, simple));
-    return var;
-  };
-  const Expr length = named("length", ir::Max(ir::CeilDiv(outer.extent, ir::Max(wanted, 1)), 1));
-  Parts parts = Cut(flat, 0, named("parts", ir::CeilDiv(outer.extent, length)), length);
+  const Expr length = Named("length", ir::Max(ir::CeilDiv(outer.extent, ir::Max(wanted, 1)), 1),
+                            &definitions, analyzer);
+  const Expr count = Named("parts", ir::CeilDiv(outer.extent, length), &definitions, analyzer);
+  Parts parts = Cut(flat, 0, count, length);
   parts.definitions = definitions;
   return parts;
 }

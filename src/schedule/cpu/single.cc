@@ -313,22 +313,12 @@ Stmt RunRows(const RowForm& form, arith::Analyzer* analyzer) {
   };
   if (rows.size() == 1)
     return streamed(ParallelLoop(rows[0].var, rows[0].extent, cost, form.body, analyzer));
-  Expr total = 1;
-  for (const Axis& a : rows) total = total * a.extent;
   Var row("row", Int(64));
   ffi::Array<Stmt> seq;
-  Expr rest = row;
-  for (size_t i = rows.size(); i-- > 0;) {
-    seq.push_back(tir::Bind(rows[i].var, i == 0 ? rest : ir::FloorMod(rest, rows[i].extent)));
-    if (i > 0) {
-      Var next("rest", Int(64));
-      seq.push_back(tir::Bind(next, ir::FloorDiv(rest, rows[i].extent)));
-      rest = next;
-    }
-  }
+  BindPoint(rows, row, &seq);
   seq.push_back(form.body);
-  return streamed(
-      ParallelLoop(row, analyzer->Simplify(total), cost, SeqStmt::Flatten(seq), analyzer));
+  return streamed(ParallelLoop(row, analyzer->Simplify(NumPoints(rows)), cost,
+                               SeqStmt::Flatten(seq), analyzer));
 }
 
 int64_t Estimate(const Expr& e, arith::Analyzer* analyzer) {

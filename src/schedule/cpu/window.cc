@@ -252,20 +252,13 @@ class WindowEmitter {
   Stmt CutTiles(const Expr& first, const Expr& end) {
     const Expr& extent = outer_.back().extent;
     const Expr tiles = NumTiles(), width = neighbours_;
-    auto bound = [&](const char* name, const Expr& value, ffi::Array<Stmt>* seq) -> Expr {
-      const Expr simple = analyzer_->Simplify(value);
-      if (ir::AsInt(simple).has_value()) return simple;
-      Var var(name, Int(64));
-      seq->push_back(tir::Bind(var, simple));
-      return var;
-    };
     ffi::Array<Stmt> seq;
     const Expr whole = ir::Select(ir::GreaterEqual(end, extent), tiles, ir::FloorDiv(end, width));
     const Expr cut = ir::Select(ir::GreaterEqual(extent - width, first),
                                 ir::CeilDiv(ir::Max(first, 0), width), tiles);
-    const Expr from = bound("from", ir::Min(cut, tiles), &seq);
-    const Expr to = bound("to", ir::Max(whole, from), &seq);
-    column_->existing = bound("existing", first, &seq);
+    const Expr from = Named("from", ir::Min(cut, tiles), &seq, analyzer_);
+    const Expr to = Named("to", ir::Max(whole, from), &seq, analyzer_);
+    column_->existing = Named("existing", first, &seq, analyzer_);
     seq.push_back(Tiles(from, to, false));
     Var edge("edge", Int(64));
     const Axis edges{edge, analyzer_->Simplify(tiles - to + from)};

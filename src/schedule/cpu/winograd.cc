@@ -147,16 +147,13 @@ class WinogradEmitter {
     const bool all = ir::AsInt(tiles_).has_value();
     const int64_t even = ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
     if (even <= 0) return;
-    if (const int64_t strips = StripsForCores(even); strips > (even + block_ - 1) / block_) {
+    const int64_t strips = StripsForCores(even);
+    if (strips > 1) {
       block_ = (even + strips - 1) / strips;
-      return;
-    }
-    if (even <= block_) {
+    } else {
       if (!all) image_tiles_ = even;
       block_ = all ? even : block_ / even * even;
-      return;
     }
-    block_ = Even(even, block_);
   }
 
   // Into how many blocks `tiles` are cut (of one image, where nobody knows how many there are) so

@@ -11,17 +11,15 @@ namespace {
 using tir::ForKind;
 using tir::SeqStmt;
 
-// A task is as many tiles as make up this many multiply-adds of vectors, but no more than
-// kMaxTilesPerTask, and fewer where threads would not all have several of them: small
-// enough that threads end together, large enough that finding the task's place is not felt.
+// A task is as many tiles as make up this many multiply-adds of vectors, within bounds
+// (ChooseTilesPerTask): small enough that threads end together, large enough that finding the
+// task's place is not felt.
 constexpr int64_t kWorkPerTask = 24576;
-constexpr int64_t kMaxTilesPerTask = 16;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // A multiplication of a vector of B costs as much as this many rows at least: memory serves B no
 // faster.
 constexpr int64_t kRowsPerLoad = 3;
 constexpr int64_t kRowsWorthPacking = 32;
-constexpr int64_t kChunksOfBlock = 8;  // of rows that are a thread's own, where there are as many
 constexpr int64_t kRowsWorthGroups = 4;
 // Rows for which a right side that lies along k is not worth turning: dot products read it as it
 // is.
@@ -219,7 +217,7 @@ Stmt ContractionEmitter::Compute() {
     TakePanels();
   }
   ChooseTasks(ranges.has_value());
-  ffi::Array<Stmt> seq = {sizes_of_task_};
+  ffi::Array<Stmt> seq = sizes_of_task_;
   if (!ranges.has_value() && matrix_step_ == 0) heights_ = ChooseHeights(&seq);
   if (depth_blocks_.has_value()) CopyRows(&seq);
   const Stmt body = ranges.has_value()          ? OfRanges(*ranges, panel, chunk)
@@ -296,43 +294,6 @@ Stmt ContractionEmitter::OverAll(const Var& panel, const Var& chunk, const Expr&
   return RunTasks(c_, {{panel, panels}, {chunk, chunks}, body, work, in_block}, analyzer_);
 }
 
-Expr ContractionEmitter::InBlock(const Expr& chunks) const {
-  const Expr all = analyzer_->Simplify(NumPoints(c_.outer_a) * chunks);
-  const Expr in_block = ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
-  const Expr worth = WorthRowsOfOwn();
-  if (!worth.defined()) return in_block;
-  return analyzer_->Simplify(
-      ir::Select(worth, ir::Min(in_block, ir::CeilDiv(all, BlocksOfOwn())), in_block));
-}
-
-int64_t ContractionEmitter::BlocksOfOwn() const {
-  return machine_.num_cores > 1 ? machine_.num_cores : kFewestThreads;
-}
-
-Expr ContractionEmitter::WorthRowsOfOwn() const {
-  if (c_.stage.reduce.empty() || c_.side_by_side.has_value() || depth_blocks_.has_value() ||
-      !ir::IsIntValue(analyzer_->Simplify(NumPoints(c_.batch)), 1))
-    return Expr();
-  const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
-  const int64_t bytes_of_b = BytesOfB(depth);
-  const auto inner = ir::AsInt(c_.stage.reduce.back().extent);
-  if (bytes_of_b == 0 || bytes_of_b > machine_.l2_bytes / 2 || !inner.has_value()) return Expr();
-  const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
-  const Expr of_row = Expr(*inner * c_.group * SizeInBytes(type)) +
-                      c_.vector.extent * NumPoints(c_.outer_b) * Expr(SizeInBytes(c_.acc));
-  return analyzer_->Simplify(
-      ir::Greater(c_.row.extent * NumPoints(c_.outer_a) * of_row, Expr(bytes_of_b)));
-}
-
-Expr ContractionEmitter::BytesOfChunk() const {
-  if (c_.stage.reduce.empty() || c_.side_by_side.has_value() || depth_blocks_.has_value())
-    return Expr();
-  const auto inner = ir::AsInt(c_.stage.reduce.back().extent);
-  if (!inner.has_value()) return Expr();
-  const DLDataType type = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
-  return per_task_ * Expr(rows_ * inner.value() * c_.group * SizeInBytes(type));
-}
-
 void ContractionEmitter::ChooseTasks(bool is_cut) {
   num_tiles_ = analyzer_->Simplify(matrix_lines_ > 0 ? ir::CeilDiv(line_.extent, matrix_lines_)
                                                      : ir::CeilDiv(c_.row.extent, rows_));
@@ -359,11 +320,7 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
 }
 
 Expr ContractionEmitter::Named(const char* name, const Expr& value) {
-  const Expr simple = analyzer_->Simplify(value);
-  if (ir::AsInt(simple).has_value()) return simple;
-  Var var(name, Int(64));
-  sizes_of_task_ = SeqStmt::Flatten({sizes_of_task_, tir::Bind(var, simple)});
-  return var;
+  return cpu::Named(name, value, &sizes_of_task_, analyzer_);
 }
 
 void ContractionEmitter::ChooseTasksOfMatrices(const Expr& depth, bool is_cut) {
@@ -374,27 +331,6 @@ void ContractionEmitter::ChooseTasksOfMatrices(const Expr& depth, bool is_cut) {
   chunks_ = analyzer_->Simplify(ir::CeilDiv(num_tiles_, per_task_));
   work_ = work * per_task_;
   if (!is_cut) BindInBlock();
-}
-
-void ContractionEmitter::BindInBlock() {
-  in_block_ = InBlock(chunks_);
-  if (BytesOfChunk().defined()) in_block_ = Named("chunks_of_block", in_block_);
-}
-
-void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
-  most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
-  const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
-  const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
-  Expr even = ir::Min(ir::FloorDiv(tiles * panels_, tasks), most);
-  if (const Expr worth = is_cut ? Expr() : WorthRowsOfOwn(); worth.defined()) {
-    // The last block of rows has fewer chunks than others.
-    const Expr fine =
-        ir::FloorDiv(num_tiles_ * NumPoints(c_.outer_a), kChunksOfBlock * BlocksOfOwn());
-    even = ir::Select(worth, ir::Min(even, fine), even);
-  }
-  even = analyzer_->Simplify(ir::Max(even, 1));
-  // Ranges of rows share one number.
-  per_task_ = is_cut && !ir::AsInt(even).has_value() ? Expr(most) : Named("tiles_of_task", even);
 }
 
 Stmt ContractionEmitter::OfChunk(const Var& panel, const Expr& chunk) {

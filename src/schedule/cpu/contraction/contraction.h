@@ -218,8 +218,6 @@ PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
 // A parallel loop over all points of `axes`, the last one fastest; `work`: additions of a point.
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
                arith::Analyzer* analyzer);
-// Binds the axes at point number `index`, which is one of theirs.
-void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // Linear index of a point of `axes`.
 Expr LinearIndex(const std::vector<Axis>& axes);
 
@@ -228,12 +226,8 @@ struct Tasks {
   Axis panel, chunk;
   Stmt body;      // of one task
   Expr work;      // additions of one
-  Expr in_block;  // ChunksInBlock
+  Expr in_block;  // how many chunks pass for each panel
 };
-// How many of `all` chunks pass for each panel of B: all, unless their rows of A do not stay in the
-// second cache.  `bytes_of_chunk`: of A; null: not known.
-Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& machine,
-                   arith::Analyzer* analyzer);
 // All tasks of `c`, on threads.
 Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyzer);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What chooses the tiles of a contraction and their order, and writes its loops: contraction.cc;
-// sums that go by blocks: blocks.cc; what tiles fetch while they compute: fetch.cc.
+// sums that go by blocks: blocks.cc; how much makes a task: tasks.cc; what tiles fetch while they
+// compute: fetch.cc.
 #pragma once
 
 #include "schedule/cpu/contraction/contraction.h"
@@ -71,7 +72,8 @@ class ContractionEmitter {
   Stmt OverAll(const Var& panel, const Var& chunk, const Expr& chunks, const Stmt& body,
                const Expr& work) const;
 
-  // Of A, along the innermost axis of the sum; null: not known.
+  // Of A, along the innermost axis of the sum; absent, or null: not known.
+  std::optional<int64_t> BytesOfRow() const;
   Expr BytesOfChunk() const;
 
   // Of `chunks` for each point of outer_a, that pass for each panel of B.
@@ -94,6 +96,7 @@ class ContractionEmitter {
 
   void ChooseTasksOfMatrices(const Expr& depth, bool is_cut);
 
+  // `most` is what the work of a tile allows; fewer where threads would not all have several tasks.
   void ChooseTilesPerTask(int64_t most, bool is_cut);
 
   Stmt OfChunk(const Var& panel, const Expr& chunk);
@@ -213,9 +216,9 @@ class ContractionEmitter {
   Expr full_panels_, panels_, num_tiles_;
   Expr per_task_ = 1;  // tiles
   Expr panels_of_task_ = 1;
-  Stmt sizes_of_task_ = tir::SeqStmt::Flatten({});  // binds what these use
-  Expr chunks_, work_;                              // tasks of a panel; additions of one
-  Expr in_block_;                                   // InBlock, bound; null: rows are cut
+  ffi::Array<Stmt> sizes_of_task_;  // binds what these use
+  Expr chunks_, work_;              // tasks of a panel; additions of one
+  Expr in_block_;                   // InBlock, bound; null: rows are cut
   std::optional<DepthBlocks> depth_blocks_;
   // Of a task of blocks: what its buffer of sums has room for.
   int64_t most_tiles_ = 1, most_panels_ = 1;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tasks of a contraction, and the order in which they run: what is read again of A or of B is
 // to be found in the second cache.
-#include "schedule/cpu/contraction/contraction.h"
+#include <algorithm>
+
+#include "schedule/cpu/contraction/emitter.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
 
 using tir::SeqStmt;
 
-}  // namespace
+constexpr int64_t kMaxTilesPerTask = 16;
+constexpr int64_t kChunksOfBlock = 8;  // of rows that are a thread's own, where there are as many
 
+// How many of `all` chunks pass for each panel of B: all, unless their rows of A do not stay in the
+// second cache.  `bytes_of_chunk`: of A; null: not known.
 Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& machine,
                    arith::Analyzer* analyzer) {
   if (!bytes_of_chunk.defined()) return all;
@@ -18,28 +23,71 @@ Expr ChunksInBlock(const Expr& all, const Expr& bytes_of_chunk, const Machine& m
                                        all, ir::Min(some, all)));
 }
 
+}  // namespace
+
+Expr ContractionEmitter::InBlock(const Expr& chunks) const {
+  const Expr all = analyzer_->Simplify(NumPoints(c_.outer_a) * chunks);
+  const Expr in_block = ChunksInBlock(all, BytesOfChunk(), machine_, analyzer_);
+  const Expr worth = WorthRowsOfOwn();
+  if (!worth.defined()) return in_block;
+  return analyzer_->Simplify(
+      ir::Select(worth, ir::Min(in_block, ir::CeilDiv(all, BlocksOfOwn())), in_block));
+}
+
+void ContractionEmitter::BindInBlock() {
+  in_block_ = InBlock(chunks_);
+  if (BytesOfChunk().defined()) in_block_ = Named("chunks_of_block", in_block_);
+}
+
+int64_t ContractionEmitter::BlocksOfOwn() const {
+  return machine_.num_cores > 1 ? machine_.num_cores : kFewestThreads;
+}
+
+Expr ContractionEmitter::WorthRowsOfOwn() const {
+  const auto of_a = BytesOfRow();
+  if (!of_a.has_value() || !ir::IsIntValue(analyzer_->Simplify(NumPoints(c_.batch)), 1))
+    return Expr();
+  const int64_t bytes_of_b = BytesOfB(analyzer_->Simplify(NumPoints(c_.stage.reduce)));
+  if (bytes_of_b == 0 || bytes_of_b > machine_.l2_bytes / 2) return Expr();
+  const Expr of_row =
+      Expr(*of_a) + c_.vector.extent * NumPoints(c_.outer_b) * Expr(SizeInBytes(c_.acc));
+  return analyzer_->Simplify(
+      ir::Greater(c_.row.extent * NumPoints(c_.outer_a) * of_row, Expr(bytes_of_b)));
+}
+
+std::optional<int64_t> ContractionEmitter::BytesOfRow() const {
+  if (c_.stage.reduce.empty() || c_.side_by_side.has_value() || depth_blocks_.has_value())
+    return std::nullopt;
+  const auto inner = ir::AsInt(c_.stage.reduce.back().extent);
+  if (!inner.has_value()) return std::nullopt;
+  return *inner * c_.group * SizeInBytes(Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype());
+}
+
+Expr ContractionEmitter::BytesOfChunk() const {
+  const auto of_row = BytesOfRow();
+  return of_row.has_value() ? per_task_ * Expr(rows_ * *of_row) : Expr();
+}
+
+void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
+  most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
+  const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
+  const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
+  Expr even = ir::Min(ir::FloorDiv(tiles * panels_, tasks), most);
+  if (const Expr worth = is_cut ? Expr() : WorthRowsOfOwn(); worth.defined()) {
+    // The last block of rows has fewer chunks than others.
+    const Expr fine =
+        ir::FloorDiv(num_tiles_ * NumPoints(c_.outer_a), kChunksOfBlock * BlocksOfOwn());
+    even = ir::Select(worth, ir::Min(even, fine), even);
+  }
+  even = analyzer_->Simplify(ir::Max(even, 1));
+  // Ranges of rows share one number.
+  per_task_ = is_cut && !ir::AsInt(even).has_value() ? Expr(most) : Named("tiles_of_task", even);
+}
+
 Expr LinearIndex(const std::vector<Axis>& axes) {
   Expr at = 0;
   for (const Axis& axis : axes) at = at * axis.extent + axis.var;
   return at;
-}
-
-void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
-  size_t outermost = 0;
-  while (outermost + 1 < axes.size() && ir::IsIntValue(axes[outermost].extent, 1)) ++outermost;
-  for (size_t i = axes.size(); i-- > 0;) {
-    if (ir::IsIntValue(axes[i].extent, 1)) {
-      seq->push_back(tir::Bind(axes[i].var, Expr(0)));
-      continue;
-    }
-    seq->push_back(
-        tir::Bind(axes[i].var, i == outermost ? index : ir::FloorMod(index, axes[i].extent)));
-    if (i > outermost) {
-      Var next("rest", Int(64));
-      seq->push_back(tir::Bind(next, ir::FloorDiv(index, axes[i].extent)));
-      index = next;
-    }
-  }
 }
 
 Stmt OverTasks(const std::vector<Axis>& axes, const Stmt& body, const Expr& work,
