@@ -79,7 +79,7 @@ struct HostAlloc {
   void FreeData(DLTensor* tensor) { std::free(tensor->data); }
 };
 
-ffi::Tensor ReadTensor(ByteReader* in, const ConstantAlloc& alloc) {
+ffi::Tensor ReadTensor(ByteReader* in, const ConstantReader& read) {
   if (in->Read<uint64_t>("tensor magic") != kTensorMagic)
     in->Damaged("tensor", ": no tensor starts here");
   in->Read<uint64_t>("tensor reserved");
@@ -114,10 +114,9 @@ ffi::Tensor ReadTensor(ByteReader* in, const ConstantAlloc& alloc) {
     in->Damaged("tensor size", ": does not agree with its shape");
   std::string_view data = in->Take(num_bytes, "tensor data");
   const ffi::ShapeView sizes(shape.data(), shape.size());
-  ffi::Tensor tensor =
-      alloc ? alloc(sizes, dtype, num_bytes)
-            : ffi::Tensor::FromNDAlloc(HostAlloc(), sizes, dtype, DLDevice{kDLCPU, 0},
-                                       static_cast<size_t>(num_bytes));
+  if (read) return read(sizes, dtype, data);
+  auto tensor = ffi::Tensor::FromNDAlloc(HostAlloc(), sizes, dtype, DLDevice{kDLCPU, 0},
+                                         static_cast<size_t>(num_bytes));
   if (num_bytes > 0) std::memcpy(tensor.data_ptr(), data.data(), num_bytes);
   return tensor;
 }
@@ -211,9 +210,9 @@ void WriteConstant(ByteWriter* out, const ffi::Any& value) {
   }
 }
 
-ffi::Any ReadConstant(ByteReader* in, const ConstantAlloc& alloc) {
+ffi::Any ReadConstant(ByteReader* in, const ConstantReader& read) {
   switch (in->Read<int32_t>("constant kind")) {
-    case kTVMFFITensor: return ReadTensor(in, alloc);
+    case kTVMFFITensor: return ReadTensor(in, read);
     case kTVMFFIShape: return ffi::Shape(in->ReadVector<int64_t>("constant shape"));
     case kTVMFFISmallStr:
     case kTVMFFIStr: return ffi::String(std::string(in->ReadString("constant string")));
@@ -376,22 +375,22 @@ uint64_t WeightsFileBytes(const std::vector<WeightsPlace>& places) {
 }
 
 ExecutableData Deserialize(std::string_view bytes, const std::string& what) {
-  return Deserialize(bytes, what, ConstantAlloc());
+  return Deserialize(bytes, what, ConstantReader());
 }
 
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
-                           const ConstantAlloc& alloc, bool is_checked) {
+                           const ConstantReader& read, bool is_checked) {
   Parts parts;
   auto refuse = [&](const Parts&) -> WeightsReader {
     Fail(ErrorKind::kValueError, what,
          " has its weights in another file; load it from the folder that holds both");
   };
-  return Deserialize(bytes, what, refuse, &parts, alloc, is_checked);
+  return Deserialize(bytes, what, refuse, &parts, read, is_checked);
 }
 
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
                            const WeightsOpener& open_weights, Parts* parts,
-                           const ConstantAlloc& alloc, bool is_checked) {
+                           const ConstantReader& read, bool is_checked) {
   ByteReader in(bytes, what);
   uint64_t magic = in.Read<uint64_t>("magic");
   if (magic != kExecutableMagic && magic != kExecutableMagicV1) {
@@ -427,7 +426,7 @@ ExecutableData Deserialize(std::string_view bytes, const std::string& what,
       apart.push_back(ReadTensorApart(&in, i));
       data.constants.emplace_back(nullptr);
     } else {
-      data.constants.push_back(ReadConstant(&in, alloc));
+      data.constants.push_back(ReadConstant(&in, read));
     }
   }
   data.instr_offset = in.ReadVector<int64_t>("instruction offsets");

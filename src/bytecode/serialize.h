@@ -60,21 +60,22 @@ using WeightsReader =
 // Opens the weights file; called when a file has constants apart.
 using WeightsOpener = std::function<WeightsReader(const Parts&)>;
 
-// Gives an uninitialised host tensor; `num_bytes` are what its elements take in the file.
-using ConstantAlloc = std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype,
-                                                     uint64_t num_bytes)>;
+// Gives the host tensor whose elements `data` has; they may be copied any time before the bytes
+// that are read go away.
+using ConstantReader = std::function<tvm::ffi::Tensor(tvm::ffi::ShapeView shape, DLDataType dtype,
+                                                      std::string_view data)>;
 
 // Reads and checks framing and checksum; the result still has to pass Verify.  `what` names the
 // source in errors. Allocates no more than a small multiple of the input.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what);
-// The same for files with parts; sets `parts`.  `alloc` (null: the heap) makes the tensors whose
-// elements are in `bytes`.
+// The same for files with parts; sets `parts`.  `read` (null: copies to the heap) makes the tensors
+// whose elements are in `bytes`.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
                            const WeightsOpener& open_weights, Parts* parts,
-                           const ConstantAlloc& alloc = nullptr, bool is_checked = false);
+                           const ConstantReader& read = nullptr, bool is_checked = false);
 // `is_checked`: a checksum around `bytes` agreed, so that their own is not computed.
 ExecutableData Deserialize(std::string_view bytes, const std::string& what,
-                           const ConstantAlloc& alloc, bool is_checked = false);
+                           const ConstantReader& read, bool is_checked = false);
 
 // One module of the import tree in a library file.  `bytes` is empty for "_lib", the library
 // itself, and borrowed.

@@ -6,6 +6,11 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/object.h>
 
+#include <string_view>
+#include <vector>
+
+#include "runtime/platform/memory.h"
+
 namespace relaxvm::runtime {
 
 // Lives as long as the last tensor in it.
@@ -28,5 +33,15 @@ class ConstantArenaObj : public tvm::ffi::Object {
 // A tensor in the arena, or in memory of its own when there is no room.
 tvm::ffi::Tensor AllocConstant(const tvm::ffi::ObjectPtr<ConstantArenaObj>& arena,
                                tvm::ffi::ShapeView shape, DLDataType dtype, size_t num_bytes);
+
+struct ConstantCopy {
+  char* to;
+  std::string_view from;
+};
+// Copies from the mapped file behind `pages`, whose pages leave memory on the way, so that
+// constants are there once, not twice.  On up to `num_threads` threads where there is much: what a
+// system takes to back new memory is most of it.
+void CopyConstants(const std::vector<ConstantCopy>& copies, const FilePages& pages,
+                   int num_threads);
 
 }  // namespace relaxvm::runtime

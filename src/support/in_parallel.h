@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,11 @@ void InParallel(int num_threads, size_t count, const Step& step) {
   };
   std::vector<std::thread> threads;
   const size_t wanted = std::min(static_cast<size_t>(std::max(1, num_threads)), count);
-  for (size_t i = 1; i < wanted; ++i) threads.emplace_back(loop);
+  try {
+    for (size_t i = 1; i < wanted; ++i) threads.emplace_back(loop);
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that are there do it.
+  }
   loop();
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {

@@ -53,7 +53,9 @@ def test_weights_are_in_memory_once(tmp_path):
 
 def test_constants_of_all_sizes_are_right_and_aligned(tmp_path):
     rng = np.random.default_rng(1)
-    values = [rng.standard_normal(n).astype("float32") for n in (1, 0, 15, 16, 17, 100_000)]
+    values = [
+        rng.standard_normal(n).astype("float32") for n in (1, 0, 15, 16, 17, 100_000, 3_000_001)
+    ]
     values += [np.array([i], "int32") for i in range(2000)]  # more room than their bytes need
     found = outputs(exported(tmp_path, *values))
     assert len(found) == len(values)
