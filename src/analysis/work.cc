@@ -2,6 +2,7 @@
 // A walk that knows the extents of the loops around: every store counts its operations that often.
 #include "analysis/work.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -17,6 +18,10 @@ namespace {
 namespace ffi = tvm::ffi;
 using ir::BinaryOp;
 using ir::Expr;
+
+// Annotation of a loop: how many operations it takes, where forms of it for parts of its sizes hide
+// that.
+constexpr const char* kOperations = "operations";
 
 // How often something runs: a number times factors in postfix notation.
 struct Times {
@@ -41,6 +46,17 @@ class Sum {
     for (const std::string& factor : times.factors)
       key += key.empty() ? factor : " " + factor + " *";
     terms_[key] += number * times.number;
+  }
+  // Of two sums the larger one, term by term; of one that is not known the other.
+  void TakeLarger(const Sum& other) {
+    if (is_known_ != other.is_known_) {
+      if (!is_known_) *this = other;
+      return;
+    }
+    for (const auto& [key, number] : other.terms_) {
+      int64_t& mine = terms_[key];
+      mine = std::max(mine, number);
+    }
   }
   bool is_known() const { return is_known_; }
   bool is_zero() const { return terms_.empty(); }
@@ -156,8 +172,41 @@ class Counter : public tir::StmtVisitor {
     } else {
       times_.is_known = false;
     }
+    auto told = loop->annotations.find(kOperations);
+    std::optional<std::string> operations;
+    if (told != loop->annotations.end()) operations = SizeText((*told).second.cast<Expr>());
+    if (operations && !is_told_) {
+      Times all = outer;
+      all.factors.push_back(*operations);
+      operations_.Add(1, all);
+    }
+    const bool was_told = std::exchange(is_told_, is_told_ || operations.has_value());
     Visit(loop->body);
+    is_told_ = was_told;
     times_ = outer;
+  }
+
+  // One of both runs.
+  void VisitIfThenElse(const tir::IfThenElseObj* s) override {
+    Visit(s->condition);
+    const Sum operations = operations_;
+    const std::vector<Traffic> buffers = buffers_;
+    Visit(s->then_case);
+    Sum other = std::exchange(operations_, operations);
+    std::vector<Traffic> others = std::exchange(buffers_, buffers);
+    if (s->else_case.defined()) Visit(s->else_case);
+    operations_.TakeLarger(other);
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      buffers_[i].loads.TakeLarger(others[i].loads);
+      buffers_[i].stores.TakeLarger(others[i].stores);
+    }
+  }
+
+  void VisitBind(const tir::BindObj* s) override {
+    if (auto size = SizeText(s->value))
+      sizes_[s->var.get()] = *size;
+    else
+      tir::StmtVisitor::VisitBind(s);
   }
 
   void VisitWhile(const tir::WhileObj* loop) override {
@@ -181,7 +230,7 @@ class Counter : public tir::StmtVisitor {
     for (const Expr& index : load->indices) VisitIndex(index);
   }
   void VisitBinary(const ir::BinaryObj* b) override {
-    if (!in_index_) operations_.Add(OperationsOf(b->op) * b->a.dtype().lanes, times_);
+    if (!in_index_ && !is_told_) operations_.Add(OperationsOf(b->op) * b->a.dtype().lanes, times_);
     // What asks for a place (padding) is no work either.
     const bool was_index = in_index_;
     in_index_ = in_index_ || (IsBool(ffi::GetRef<Expr>(b).dtype()) && IsInt(b->a.dtype()));
@@ -190,7 +239,7 @@ class Counter : public tir::StmtVisitor {
   }
   void VisitIntrin(const ir::IntrinObj* i) override {
     int lanes = i->args.empty() ? 1 : i->args[0].dtype().lanes;
-    if (!in_index_) operations_.Add(OperationsOf(i->intrin, lanes), times_);
+    if (!in_index_ && !is_told_) operations_.Add(OperationsOf(i->intrin, lanes), times_);
     tir::StmtVisitor::VisitIntrin(i);
   }
   void VisitDef(const ir::Var&) override {}
@@ -247,6 +296,7 @@ class Counter : public tir::StmtVisitor {
   Times times_;
   Sum operations_;
   bool in_index_ = false;
+  bool is_told_ = false;  // in a loop that says what it computes
 };
 
 }  // namespace

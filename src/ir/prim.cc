@@ -354,6 +354,8 @@ Expr CallIntrin(Intrin intrin, ffi::Array<Expr> args) {
     case Intrin::kIsNan:
     case Intrin::kIsInf:
     case Intrin::kIsFinite: dtype = Bool(dtype.lanes); break;
+    case Intrin::kVectorRoom:
+    case Intrin::kNumThreads: dtype = Int(64); break;
     case Intrin::kIfThenElse: return IfThenElse(args[0], args[1], args[2]);
     case Intrin::kReduceAdd:
     case Intrin::kReduceMul:

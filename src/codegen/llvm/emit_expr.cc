@@ -227,6 +227,11 @@ void ProgramEmitter::VisitIntrin(const ir::IntrinObj* e) {
     result_ = LoadBits(load, ffi::GetRef<Expr>(e).dtype());
     return;
   }
+  if (e->intrin == ir::Intrin::kNumThreads) {
+    Value* count = LoadField(f_->context, 4, b_.getInt32Ty());
+    result_ = b_.CreateSExt(count, b_.getInt64Ty());
+    return;
+  }
   llvm::SmallVector<Value*, 3> args;
   for (const Expr& arg : e->args) args.push_back(Eval(arg));
   result_ = ops_.Intrin(e->intrin, args, e->args[0].dtype(), ffi::GetRef<Expr>(e).dtype());

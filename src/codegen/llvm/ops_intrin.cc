@@ -18,6 +18,9 @@ using llvm::Constant;
 using llvm::Value;
 namespace Intrinsics = llvm::Intrinsic;
 
+// Sixteen registers of 128 bits.
+constexpr int kLeastRegisterBytes = 256;
+
 Value* ValueOps::Intrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataType t,
                         DLDataType result) {
   Value* a = args[0];
@@ -26,6 +29,8 @@ Value* ValueOps::Intrin(ir::Intrin intrin, llvm::ArrayRef<Value*> args, DLDataTy
     case Intrin::kLikely: return a;
     case Intrin::kRet:
       Fail(ErrorKind::kValueError, "T.ret in a program that returns nothing; write to buffers");
+    case Intrin::kVectorRoom:  // a schedule puts in the machine's; without one: what all have
+      return b_.getInt64(static_cast<uint64_t>(kLeastRegisterBytes * 8 / t.bits));
     case Intrin::kReinterpret:
       RELAXVM_CHECK(t.bits * t.lanes == result.bits * result.lanes)
           << "reinterpret of " << DTypeName(t) << " as " << DTypeName(result);

@@ -51,7 +51,7 @@ class GruLoop : public Recurrence {
 
  private:
   Expr Gate(const Buffer& acc, const Row& row, int64_t gate, const Expr& lane) {
-    return Activate(attrs_, 0, Clipped(acc.Load({Expr(row.index), Expr(gate), lane})));
+    return Activate(attrs_, 0, Clipped(acc.Load({row.index, Expr(gate), lane})));
   }
   Stmt Blend(const Row& row, const Expr& unit, const Expr& z, const Expr& n) {
     ir::Var update("z", wide_);
@@ -69,8 +69,7 @@ class GruLoop : public Recurrence {
                              [&](const Row& row, const Expr& k) { return Old(0, row, k); });
     Stmt cells = ForRows([&](const Row& row) {
       return ForLanes([&](const Expr& lane) {
-        Expr hidden =
-            Gate(acc, row, kReset, lane) * acc.Load({Expr(row.index), Expr(kHidden), lane});
+        Expr hidden = Gate(acc, row, kReset, lane) * acc.Load({row.index, Expr(kHidden), lane});
         Expr n = Activate(attrs_, 1, Clipped(Input(row, kHidden, lane) + hidden));
         return Blend(row, Unit(lane), Gate(acc, row, kUpdate, lane), n);
       });
@@ -86,7 +85,7 @@ class GruLoop : public Recurrence {
         [&](const Row& row, const Expr& k) { return Old(0, row, k); });
     Stmt cells = ForRows([&](const Row& row) {
       return ForLanes([&](const Expr& lane) {
-        Expr unit = Unit(lane), r(row.index);
+        Expr unit = Unit(lane), r = row.place;
         Expr reset = Gate(acc, row, kReset, lane) * Old(0, row, unit);
         return Sequence({tir::BufferStore(update_, Gate(acc, row, kUpdate, lane), {r, unit}),
                          tir::BufferStore(reset_, reset, {r, unit})});
@@ -100,11 +99,11 @@ class GruLoop : public Recurrence {
     Stmt products = Products(
         last, {kHidden},
         [&](const Row& row, int64_t gate, const Expr& lane) { return Input(row, gate, lane); },
-        [&](const Row& row, const Expr& k) { return reset_.Load({Expr(row.index), k}); });
+        [&](const Row& row, const Expr& k) { return reset_.Load({row.place, k}); });
     Stmt cells = ForRows([&](const Row& row) {
       return ForLanes([&](const Expr& lane) {
-        Expr n = Activate(attrs_, 1, Clipped(last.Load({Expr(row.index), Expr(0), lane})));
-        return Blend(row, Unit(lane), update_.Load({Expr(row.index), Unit(lane)}), n);
+        Expr n = Activate(attrs_, 1, Clipped(last.Load({row.index, Expr(0), lane})));
+        return Blend(row, Unit(lane), update_.Load({row.place, Unit(lane)}), n);
       });
     });
     return Sequence({tir::AllocBuffer(last), products, cells});

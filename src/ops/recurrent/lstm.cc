@@ -50,7 +50,7 @@ class LstmLoop : public Recurrence {
 
  private:
   Expr Gate(const Buffer& acc, const Row& row, int64_t gate, const Expr& lane, const Expr& cell) {
-    Expr value = acc.Load({Expr(row.index), Expr(gate), lane});
+    Expr value = acc.Load({row.index, Expr(gate), lane});
     if (gate != kCell && inputs_.size() > kPeepholes) {
       Expr weight = Wide(inputs_[kPeepholes].Load({direction_, block_, Expr(gate), lane}));
       value = ir::CallIntrin(Intrin::kFma, {weight, cell, value});

@@ -4,6 +4,7 @@
 // new state.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,14 +53,16 @@ class Recurrence {
  public:
   // One row of the batch in one step.
   struct Row {
-    int index;
+    Expr index;  // among the sums of its tile
+    Expr place;  // among the states
     Expr batch;
     Expr time;    // where the row reads its input and writes its result
     Expr active;  // null: always
   };
   using EachRow = std::function<Stmt(const Row&)>;
-  // The new state of the units in `lane` (a vector axis) of block `block`.
-  using Update = std::function<Stmt(const Row&, const Expr& lane)>;
+  // The value of a gate's sum before the product.
+  using Start = std::function<Expr(const Row&, int64_t gate, const Expr& lane)>;
+  using Left = std::function<Expr(const Row&, const Expr& k)>;
 
   Recurrence(const RecurrentAttrs& a, const std::vector<Buffer>& inputs,
              const std::vector<Buffer>& outputs, size_t num_states, int64_t lengths);
@@ -77,9 +80,8 @@ class Recurrence {
   Stmt ForRows(const EachRow& body) const;
   Stmt ForLanes(const std::function<Stmt(const Expr& lane)>& body) const;
   // acc[row, i] = start(row, gate i) + sum over k of left(row, k) r[k, gate i]
-  Stmt Products(const Buffer& acc, const std::vector<int64_t>& gates,
-                const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
-                const std::function<Expr(const Row&, const Expr& k)>& left);
+  Stmt Products(const Buffer& acc, const std::vector<int64_t>& gates, const Start& start,
+                const Left& left);
   Expr Input(const Row& row, int64_t gate, const Expr& lane) const;
   Expr Unit(const Expr& lane) const { return block_ * Expr(width_) + lane; }
   Expr Clipped(const Expr& x) const;
@@ -99,34 +101,54 @@ class Recurrence {
   Expr block_;
 
  private:
-  Stmt Tasks();
-  Stmt OneTile(int num_rows);
-  Stmt Rows(int num_rows, const Expr& first);
-  ffi::Array<Stmt> Begin(int num_rows, const Expr& first);
+  // Gates and lanes whose sums are in registers at once: some of a block's.
+  struct Columns {
+    int64_t begin, end;
+  };
+  Stmt Forms();
+  Stmt FormsOf(int64_t tile_rows);
+  Expr StepWork() const;
+  Expr TilesOf(const Expr& rows) const;
+  Stmt Tasks(int64_t most_rows, const Expr& rows);
+  Stmt InSteps(int64_t tile_rows);
+  Stmt TakeTile(const Expr& tile, int64_t most_rows, const Expr& rows, bool is_most);
+  Row RowAt(const Expr& index, const std::string& name, ffi::Array<Stmt>* bounds) const;
+  Expr Longest() const;
+  ffi::Array<Stmt> Alloc(const Expr& num_places);
   ffi::Array<Stmt> BeginStep(const Expr& step);
   Stmt BlockOf(size_t phase);
+  Stmt PhaseOf(const Expr& group);
   Stmt Time();
-  Stmt Load();
+  Stmt Load(const Expr& first, const Expr& num_rows);
   Stmt StoreStep();
-  Stmt StoreLast();
+  Stmt KeepStep();
+  Stmt StoreLast(const Expr& first, const Expr& num_rows);
   Stmt ClearRest();
   Stmt ForBlocks(const std::function<Stmt()>& body);
   Stmt ForBlocks(const Expr& group, const std::function<Stmt()>& body);
   Expr BackAndForth(const Expr& group, const Expr& i, const Expr& extent) const;
   Expr Reversed() const;
-  // Products of gates [first, second).
-  Stmt ProductsOf(const Buffer& acc, std::pair<size_t, size_t> some,
-                  const std::vector<int64_t>& gates,
-                  const std::function<Expr(const Row&, int64_t gate, const Expr& lane)>& start,
-                  const std::function<Expr(const Row&, const Expr& k)>& left);
+  Stmt ProductsOf(const Buffer& acc, Columns columns, const std::vector<int64_t>& gates,
+                  const Start& start, const Left& left);
 
   size_t num_states_;
   int64_t lengths_;  // position of the lengths among the inputs; -1: there are none
-  Expr steps_, batch_, hidden_, blocks_;
-  Expr used_;  // the steps that the rows of a tile take
-  Expr now_;   // 0 or 1: which half of a state's buffer is read
-  int num_rows_ = 1;
-  std::vector<Row> rows_;
+  int64_t chunk_;    // lanes of a column
+  Expr steps_, directions_, batch_, hidden_, blocks_;
+  bool is_single_ = false;  // the batch is one row
+  int64_t most_rows_ = 1;   // of a tile
+  int64_t most_sums_ = 1;   // numbers that the sums of a tile may take in registers at once
+  Expr used_;               // the steps that the rows of a tile take
+  Expr now_;                // 0 or 1: which half of a state's buffer is read
+  Expr step_;
+  // The rows of the tile.
+  int64_t tile_rows_ = 1;     // at most
+  std::set<int64_t> counts_;  // how many there may be
+  Expr num_rows_;
+  Expr first_row_;    // of the batch
+  Expr first_place_;  // among the states
+  Expr num_places_;
+  std::vector<Row> rows_;  // those of a product
   std::vector<Buffer> states_;
 };
 

@@ -29,7 +29,7 @@ class RnnLoop : public Recurrence {
         [&](const Row& row, const Expr& k) { return Old(0, row, k); });
     Stmt cells = ForRows([&](const Row& row) {
       return ForLanes([&](const Expr& lane) {
-        Expr sum = acc.Load({Expr(row.index), Expr(0), lane});
+        Expr sum = acc.Load({row.index, Expr(0), lane});
         return SetNew(0, row, Unit(lane), Activate(attrs_, 0, Clipped(sum)));
       });
     });

@@ -29,6 +29,32 @@ Program WithAttention(Program program, const Machine& traits) {
   return program;
 }
 
+// Of a program that is scheduled but for what the machine's registers hold, the form for this one.
+class ForMachine : public tir::StmtMutator {
+ public:
+  explicit ForMachine(const Machine& machine) : machine_(machine) {}
+
+  PrimFunc Take(const PrimFunc& func) {
+    Stmt body = Mutate(func->body);
+    return body.same_as(func->body) ? func : PrimFunc(func->params, body, func->attrs, func->span);
+  }
+
+  Expr MutateIntrin(const ir::IntrinExpr& e) override {
+    if (e->intrin != ir::Intrin::kVectorRoom) return StmtMutator::MutateIntrin(e);
+    return Expr(machine_.num_vectors * machine_.Lanes(e->args[0].dtype().bits / 8));
+  }
+  Stmt MutateIfThenElse(const tir::IfThenElse& s) override {
+    Expr condition = Mutate(s->condition);
+    auto known = ir::AsInt(condition);
+    if (condition.same_as(s->condition) || !known) return StmtMutator::MutateIfThenElse(s);
+    if (*known != 0) return Mutate(s->then_case);
+    return s->else_case.defined() ? Mutate(s->else_case) : Stmt(tir::Evaluate(Expr(0)));
+  }
+
+ private:
+  const Machine& machine_;
+};
+
 // What a kernel adds up.
 struct Sums {
   bool any = false;    // products, or exponentials next to the greatest of them
@@ -171,7 +197,7 @@ class Scheduler {
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits) {
   if (ir::GetAttr<bool>(func->attrs, tir::attr::kScheduled, false)) return func;
   std::optional<Program> program = ParseProgram(func);
-  if (!program.has_value()) return func;
+  if (!program.has_value()) return ForMachine(traits).Take(func);
   Program inlined =
       InlineStages(KnowExponents(WithAttention(InlineLoads(std::move(*program)), traits)));
   return Scheduler(WidenHalves(std::move(inlined)), traits).Run();

@@ -37,6 +37,27 @@ PROGRAMS = {
         """,
         "0|n0 t1.0 1 * min 2 * n1 t1.0 1 * min 8 * + n2 t1.0 1 * min 2 * +",
     ),
+    "one_of_two": (
+        [("a", "(n,)", "float32"), ("b", "(n,)", "float32")],
+        """
+        if n == 1:
+            b[0] = a[0] * T.float32(2)
+        else:
+            for i in range(n):
+                b[i] = T.exp(a[i])
+        """,
+        "1 t0.0 1 * +|n0 1 t0.0 1 * + min 4 * n1 1 t0.0 1 * + min 4 * +",
+    ),
+    "says_itself": (
+        [("a", "(n,)", "float32"), ("b", "(n,)", "float32")],
+        """
+        m: T.let[T.int64] = (n + 3) // 4
+        for i in T.serial(m, annotations={"operations": n * 2}):
+            if i % 2 == 0:
+                b[i] = a[i] * T.float32(2)
+        """,
+        "t0.0 2 * 1 *|n0 t0.0 3 + 4 / 1 * min 4 * n1 t0.0 3 + 4 / 1 * min 4 * +",
+    ),
     "depends_on_data": (
         [("a", "(n,)", "int64"), ("b", "(n,)", "int64")],
         """
