@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ._session.arguments import Checker
+from ._session.arguments import Checker, DimensionsDiffer
 from ._session.arrays import is_lendable, is_plain, to_dictionaries, to_numpy
 from ._session.binding import IOBinding
-from ._session.build import Compiled, compile_model, compile_overriding
+from ._session.build import Compiled, compile_apart, compile_model, compile_overriding
 from ._session.options import SessionOptions, folder_of_weights, warn_of_ignored
 from ._session.ort_values import OrtValue, array_of
 from ._session.signature import ModelMetadata, NodeArg
@@ -85,12 +85,15 @@ class InferenceSession:
         warn_of_ignored(self._options)
         threads, folder = _threads(num_threads, sess_options), folder_of_weights(sess_options)
         self._use(compile_model(path_or_bytes, target, cache_dir, threads, folder))
-        self._overridable = {a.name for a in self._compiled.signature.overridable}
-        self._overriding: dict[frozenset[str], InferenceSession] = {}
-        self._lock = threading.Lock()
 
     def _use(self, compiled: Compiled) -> None:
         self._compiled = compiled
+        self._overridable = {a.name for a in compiled.signature.overridable}
+        # Sessions of the same model in other forms, made when a run needs them.
+        self._overriding: dict[frozenset[str], InferenceSession] = {}
+        self._apart: InferenceSession | None = None
+        self._tried_apart: InferenceSession | None = None
+        self._lock = threading.Lock()
         self._checker = Checker(self._compiled.signature)
         self._call = self._compiled.function
         self._names = [spec.name for spec in self._compiled.signature.inputs]
@@ -136,8 +139,9 @@ class InferenceSession:
     def num_threads(self, count: int) -> None:
         self._compiled.set_num_threads(_threads(count, None))
         with self._lock:
-            for session in self._overriding.values():
-                session._compiled.set_num_threads(self.num_threads)
+            for session in (*self._overriding.values(), self._tried_apart):
+                if session is not None:
+                    session.num_threads = self.num_threads
 
     # ---- running
 
@@ -150,7 +154,11 @@ class InferenceSession:
         """The outputs called `output_names` (None: all), as NumPy arrays that belong to the caller.
 
         A classifier's list of dictionaries (ZipMap) is one, from class to float, for each row.
+        Inputs whose dimensions have one name in the model and different sizes here make the session
+        compile it once more, with all of them apart; InvalidArgument when it cannot run then either.
         """
+        if self._apart is not None:
+            return self._apart.run(output_names, input_feed, run_options)
         if self._overridable and isinstance(input_feed, Mapping):
             given = self._overridable.intersection(input_feed)
             unset = {name for name in given if input_feed[name] is None}
@@ -159,16 +167,19 @@ class InferenceSession:
             if given := given - unset:
                 return self._taking(frozenset(given)).run(output_names, input_feed)
         wanted = self._checker.outputs(output_names)
-        writing = self._writing
+        writing, feed = self._writing, input_feed
         if writing.has_inputs:
-            input_feed, writing = writing.numbered(input_feed)
+            feed, writing = writing.numbered(feed)
         # Arrays are lent as they are, and the model itself refuses what it does not take.
         try:
-            result = self._call(*self._checker.arrays(input_feed))
+            result = self._call(*self._checker.arrays(feed))
         except MemoryError:
             raise
         except Exception as e:
-            result = self._run_checked(input_feed, e)
+            try:
+                result = self._run_checked(feed, e)
+            except DimensionsDiffer as differ:
+                return self._run_apart(differ, output_names, input_feed, run_options)
         results = (result,) if self._checker.single else result.values
         plain = self._plain
         arrays = [to_numpy(results[i], plain[i]) for i in wanted]
@@ -193,6 +204,23 @@ class InferenceSession:
                 session._overridable = set()
                 self._overriding[names] = session
             return self._overriding[names]
+
+    def _run_apart(self, differ: DimensionsDiffer, *args: Any) -> list[Any]:
+        """A run by a session of the same model whose dimensions are of any size; all runs use it when this one succeeds."""
+        with self._lock:
+            if self._tried_apart is None and (made := compile_apart(self._compiled)) is not None:
+                self._tried_apart = copy.copy(self)
+                self._tried_apart._use(made)
+        if self._tried_apart is None:
+            raise differ
+        try:
+            results = self._tried_apart.run(*args)
+        except InferenceError as e:
+            raise differ from e
+        if self._apart is None:
+            logger.warning("%s; the model is compiled with dimensions apart", differ)
+            self._apart = self._tried_apart
+        return results
 
     def _run_checked(self, feed: Mapping[str, Any], error: Exception) -> Any:
         """The results of a run that ended in `error`, when that came from arrays that are no dense tensors."""

@@ -179,9 +179,11 @@ def test_outputs_belong_to_the_caller(session):
     ],
 )
 def test_every_input_is_checked_in_every_run(session, change, message):
-    s = session("g (float[n, 3] x, float[n, 4] u) => (float[n, 3] y) { y = Add(x, x) }")
+    s = session(
+        "g (float[n, 3] x, float[n, 4] u) => (float[n, 7] y) { y = Concat<axis: int = 1>(x, u) }"
+    )
     good = {"x": np.ones((2, 3), "f4"), "u": np.ones((2, 4), "f4")}
-    np.testing.assert_array_equal(s.run(None, good)[0], 2)
+    np.testing.assert_array_equal(s.run(None, good)[0], np.ones((2, 7)))
     with pytest.raises(inference.InvalidArgument, match=message):
         s.run(None, {**good, **change})
 

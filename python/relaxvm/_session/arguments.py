@@ -15,6 +15,10 @@ _ndarray = np.ndarray
 _ANONYMOUS = (None, "", "?")
 
 
+class DimensionsDiffer(InvalidArgument):
+    """Dimensions that the model calls by one name have different sizes."""
+
+
 class Checker:
     """Knows a model's inputs and outputs."""
 
@@ -105,7 +109,7 @@ def _check(
         elif want not in _ANONYMOUS:
             known, where = dims.setdefault(want, (have, f"dimension {i} of '{spec.name}'"))
             if known != have:
-                raise InvalidArgument(
+                raise DimensionsDiffer(
                     f"dimension {i} of input '{spec.name}' is {have}, but '{want}' is {known} already:"
                     f" {where}"
                 )

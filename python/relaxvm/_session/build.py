@@ -28,6 +28,7 @@ from .arrays import Values
 from .signature import Signature
 
 logger = logging.getLogger("relaxvm.inference")
+_MOST_BYTES_KEPT = 4 << 20
 
 
 @dataclasses.dataclass
@@ -38,7 +39,7 @@ class Compiled:
     vm: Any
     function: Callable[..., Any]
     num_threads: int
-    origin: Origin | None = None  # of a model that has overridable initializers
+    origin: Origin | None = None  # of a model that may have to be compiled in another form
 
     def set_num_threads(self, count: int) -> None:
         self.num_threads = apply_threads(self.vm, count)
@@ -54,6 +55,7 @@ class Source:
     place: str  # what to call it in a message
     stamp: tuple[int, ...] = ()  # of a file: tells whether somebody wrote to it since
     as_inputs: tuple[str, ...] = ()  # initializers whose values come with each run
+    is_apart: bool = False  # dimensions of inputs are of any size, also those of one name
 
     def read(self) -> bytes:
         return Path(self.path).read_bytes() if self.data is None else self.data
@@ -88,19 +90,40 @@ def compile_model(
 
 def compile_overriding(compiled: Compiled, names: Iterable[str]) -> Compiled:
     """The same model as a program that takes the initializers `names` as inputs."""
+    as_inputs = tuple(sorted(names))
+    made = _in_other_form(compiled, as_inputs=as_inputs)
+    if made is None:
+        raise Fail(
+            f"{_place(compiled)} or its weights were written to since the session was made; to"
+            f" override the initializers {list(as_inputs)}, make a new session"
+        )
+    return made
+
+
+def compile_apart(compiled: Compiled) -> Compiled | None:
+    """The same model as a program in which dimensions of one name may be of different sizes.
+
+    None where the model is not at hand any more.
+    """
+    return None if compiled.origin is None else _in_other_form(compiled, is_apart=True)
+
+
+def _in_other_form(compiled: Compiled, **form: Any) -> Compiled | None:
+    """The model of `compiled`, unless its files are others by now."""
     origin = compiled.origin
     assert origin is not None
-    model = dataclasses.replace(origin.model, as_inputs=tuple(sorted(names)))
+    model = dataclasses.replace(origin.model, **form)
     with _translated():
-        is_same = model.data is not None or _stamp(model.path) == model.stamp
-    if is_same:
-        made = _compiled(dataclasses.replace(origin, model=model), compiled.num_threads)
-        if made.origin is not None and made.origin.external == origin.external:
-            return made
-    raise Fail(
-        f"{model.place} or its weights were written to since the session was made; to override"
-        f" the initializers {list(model.as_inputs)}, make a new session"
-    )
+        if model.data is None and _stamp(model.path) != model.stamp:
+            return None
+    made = _compiled(dataclasses.replace(origin, model=model), compiled.num_threads)
+    is_same = made.origin is not None and made.origin.external == origin.external
+    return made if is_same else None
+
+
+def _place(compiled: Compiled) -> str:
+    assert compiled.origin is not None
+    return compiled.origin.model.place
 
 
 def _compiled(origin: Origin, num_threads: int) -> Compiled:
@@ -111,7 +134,9 @@ def _compiled(origin: Origin, num_threads: int) -> Compiled:
         else:
             executable, signature, external = _through_cache(cache, model, target)
         loaded = _load(executable, signature, num_threads)
-    if signature.overridable or model.as_inputs:
+    # The bytes of a large model are kept only where it has something to override.
+    is_small = model.data is None or len(model.data) <= _MOST_BYTES_KEPT
+    if is_small or signature.overridable or model.as_inputs:
         loaded.origin = dataclasses.replace(origin, external=external)
     _release_compiler()
     return loaded
@@ -168,7 +193,7 @@ _Made = tuple[Any, Signature, dict[str, str]]
 def _through_cache(cache: CompileCache, model: Source, target: Any) -> _Made:
     digest = model.digest(cache)
     parts = ("inference", build_id(), str(target), machine(), _settings(), digest)
-    key = key_of(*parts, *model.as_inputs)
+    key = key_of(*parts, *model.as_inputs, *(["dimensions apart"] if model.is_apart else []))
     cached = _cached(cache, key, model.folder)
     if cached is not None:
         return cached
@@ -212,12 +237,19 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
 def _compile(source: Source, target: Any) -> _Made:
     from .._compile import compile_last
     from ..relax.frontend.onnx import from_onnx
-    from ..relax.frontend.onnx.load import drop_values, external_locations, parse
+    from ..relax.frontend.onnx.load import (
+        drop_values,
+        external_locations,
+        parse,
+        set_dimensions_apart,
+    )
 
     model = parse(source.read(), source.folder, source.place)
     names = sorted(external_locations(model.proto))
     if source.as_inputs:
         drop_values(model.proto.graph, set(source.as_inputs))
+    if source.is_apart:
+        set_dimensions_apart(model.proto.graph)
     signature = Signature.of_proto(model.proto)
     module = from_onnx(model)
     signature = signature.with_types(module)

@@ -282,6 +282,17 @@ def external_locations(proto: onnx.ModelProto) -> set[str]:
     return names
 
 
+def set_dimensions_apart(graph: Any) -> None:
+    """Gives each dimension of the inputs a name of its own: names mean nothing in some files."""
+    seen: set[str] = set()
+    for info in graph.input:
+        for dim in info.type.tensor_type.shape.dim:
+            name = dim.dim_param
+            while dim.dim_param in seen:
+                dim.dim_param = f"{name}_{len(seen)}"
+            seen.add(dim.dim_param)
+
+
 def drop_values(graph: onnx.GraphProto, names: set[str]) -> None:
     """Makes plain inputs of the inputs `names` that have a value; one without a shape gets its rank."""
     ranks = {t.name: len(t.dims) for t in graph.initializer}
