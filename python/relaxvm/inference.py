@@ -206,7 +206,7 @@ class InferenceSession:
             return self._overriding[names]
 
     def _run_apart(self, differ: DimensionsDiffer, *args: Any) -> list[Any]:
-        """A run by a session of the same model whose dimensions are of any size; all runs use it when this one succeeds."""
+        """A run with dimensions of any size; when it succeeds, all runs are such from now on."""
         with self._lock:
             if self._tried_apart is None and (made := compile_apart(self._compiled)) is not None:
                 self._tried_apart = copy.copy(self)
