@@ -106,7 +106,9 @@ def _picture(kernels: Sequence[Any], limits: Limits) -> str:
             f'<circle cx="{x(k.flop_per_byte):.1f}" cy="{y(k.gflop_per_s):.1f}" r="{radius:.1f}" '
             f'fill="{color}" fill-opacity=".45" stroke="{color}"><title>{label}</title></circle>'
         )
-    parts.append(f'<text x="{_WIDTH - 190}" y="{_HEIGHT - 12}">operations per byte moved</text>')
+    parts.append(
+        f'<text x="{_WIDTH - 12}" y="{_HEIGHT - 12}" text-anchor="end">operations per byte moved</text>'
+    )
     parts.append('<text x="8" y="20">GFLOP/s</text></svg>')
     return "\n".join(parts)
 
