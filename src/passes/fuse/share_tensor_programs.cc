@@ -120,15 +120,20 @@ class Lifter : public NumberMutator {
 };
 
 // The sizes of a program's arguments that are formulas become variables: what a network does at one
-// resolution it often does at others.
+// resolution it often does at others.  A size that is a formula of others stays one: schedules of
+// what doubles a picture need to know.
 class SizeLifter : public tir::StmtMutator {
  public:
   // `names`: the variables, common to all programs; grows.
   SizeLifter(const tir::PrimFunc& program, std::vector<ir::Var>* names) {
+    std::vector<std::pair<size_t, Expr>> sizes;  // short formulas first: others may be made of them
     for (const ir::Var& param : program->params) {
       if (!tir::IsBuffer(param)) continue;
-      for (const Expr& size : Buffer(param).shape()) Add(size, names);
+      for (const Expr& size : Buffer(param).shape()) sizes.emplace_back(LengthOf(size), size);
     }
+    std::stable_sort(sizes.begin(), sizes.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [length, size] : sizes) Add(size, names);
   }
 
   Expr MutateBinary(const ir::Binary& e) override {
@@ -139,18 +144,38 @@ class SizeLifter : public tir::StmtMutator {
   }
 
  private:
+  static size_t LengthOf(const Expr& size) {
+    size_t length = 0;
+    tir::PostOrderVisit(tir::Evaluate(size), [&](const ffi::ObjectRef&) { ++length; });
+    return length;
+  }
+
+  // Sums and products of other sizes?
+  bool IsMadeOfKnown(const Expr& size) const {
+    bool is_made = true;
+    tir::PostOrderVisit(tir::Evaluate(size), [&](const ffi::ObjectRef& node) {
+      if (auto var = node.as<ir::Var>()) is_made = is_made && known_.count(var->get()) != 0;
+      const auto* e = node.as<ir::BinaryObj>();
+      is_made = is_made && (e == nullptr || e->op == ir::BinaryOp::kAdd ||
+                            e->op == ir::BinaryOp::kSub || e->op == ir::BinaryOp::kMul);
+    });
+    return is_made;
+  }
+
   void Add(const Expr& size, std::vector<ir::Var>* names) {
+    if (size.as<ir::VarObj>() != nullptr) known_.insert(size.get());
     if (size.as<ir::BinaryObj>() == nullptr) return;
-    auto same = [&](const Expr& known) { return ir::StructuralEqual(known, size); };
-    if (std::any_of(sizes_.begin(), sizes_.end(), same)) return;
+    if (IsMadeOfKnown(Mutate(size))) return;
     if (names->size() == sizes_.size())
       names->push_back(ir::Var("n" + std::to_string(names->size()), Int(64)));
     vars_.push_back((*names)[sizes_.size()]);
+    known_.insert(vars_.back().get());
     sizes_.push_back(size);
   }
 
   std::vector<Expr> sizes_;
   std::vector<ir::Var> vars_;
+  std::unordered_set<const ffi::Object*> known_;  // sizes that are variables
 };
 
 // The variables that a program reads, also in the types of its buffers.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ShareTensorPrograms: programs that differ in numbers only become one that takes the numbers."""
 
+import re
+
 import numpy as np
 import pytest
 from pass_check import module
@@ -134,3 +136,40 @@ def test_sizes(case):
     u, v = vm["main"](relaxvm.runtime.ShapeTuple([n]), x, y)
     np.testing.assert_array_equal(u.numpy(), x + np.float32(added(first, x)))
     np.testing.assert_array_equal(v.numpy(), y + np.float32(added(second, y)))
+
+
+DOUBLED = """
+@T.prim_func(private=True)
+def {name}(a: T.handle, b: T.handle, n: T.int64):
+    A = T.match_buffer(a, ({size},), "float32")
+    B = T.match_buffer(b, ({size} * 2,), "float32")
+    for i in range({size} * 2):
+        with T.sblock("b"):
+            vi = T.axis.spatial({size} * 2, i)
+            B[vi] = A[vi // 2]
+"""
+DOUBLED_MAIN = """
+@R.function
+def main(s: R.Shape(["n"]), x: R.Tensor(("(n + 7) // 8",), "float32")) -> R.Tensor(("(n + 7) // 8 * 2 * 2",), "float32"):
+    n = T.int64()
+    with R.dataflow():
+        u = R.call_tir(Module.f, (x,), out_ty=R.Tensor(((n + 7) // 8 * 2,), "float32"), tir_vars=R.shape([n]))
+        v = R.call_tir(Module.g, (u,), out_ty=R.Tensor(((n + 7) // 8 * 2 * 2,), "float32"), tir_vars=R.shape([n]))
+        R.output(v)
+    return v
+"""  # noqa: E501: one line for each call
+
+
+def test_a_size_made_of_others_stays():
+    """Schedules of what doubles a size need to know."""
+    first, second = "(n + 7) // 8", "(n + 7) // 8 * 2"
+    text = DOUBLED_MAIN + DOUBLED.format(name="f", size=first)
+    after = ShareTensorPrograms()(module(text + DOUBLED.format(name="g", size=second)))
+    (kept,) = [f for v, f in after.functions_items() if v.name_hint != "main"]
+    assert re.search(
+        r"match_buffer\(\w+, \((\w+),\)(.|\n)*match_buffer\(\w+, \(\1 \* 2,\)", kept.script()
+    )
+    vm = relaxvm.VirtualMachine(relaxvm.compile(after), relaxvm.cpu())
+    x = np.arange(3, dtype="float32")
+    got = vm["main"](relaxvm.runtime.ShapeTuple([20]), x)
+    np.testing.assert_array_equal(got.numpy(), np.repeat(x, 4))
