@@ -173,6 +173,20 @@ def test_an_operand_with_fewer_dimensions_takes_the_sizes_of_the_other(
         np.testing.assert_array_equal(run(feed)[0], feed["x"] + feed["z"])
 
 
+def test_the_first_row_of_another_tensor_broadcasts(make_model, run_model_once):
+    """What PyTorch writes for index_add: the shape of zeros[0:1], whose first size is min(n, 1)."""
+    run = run_model_once(
+        make_model("""g (float[n, 2] x, float[m, 2] z) => (float[a, 2] y, float[b, 2] u) {
+        zero = Constant<value = int64[1] {0}>() one = Constant<value = int64[1] {1}>()
+        r = Slice(x, zero, one) s = Shape(r) y = Expand(z, s) u = Add(r, z) }""")
+    )
+    for n, m in [(5, 3), (1, 3), (5, 1), (1, 1)]:
+        x, z = np.arange(2 * n, dtype="f4").reshape(n, 2), np.ones((m, 2), "f4")
+        y, u = run({"x": x, "z": z})
+        np.testing.assert_array_equal(y, z)
+        np.testing.assert_array_equal(u, x[:1] + z)
+
+
 def test_sizes_that_do_not_broadcast_are_refused_while_running(make_model, run_model_once):
     run = run_model_once(make_model("g (float[a] x, float[b] z) => (float[c] y) { y = Add(x, z) }"))
     with pytest.raises(RuntimeError, match="node that makes 'y' .Add.*to be 3, but it is 4"):

@@ -59,6 +59,8 @@ def fitted(g: Graph, expr: Any, result: list) -> Any:
 def _joint_size(g: Graph, shapes: list[list], i: int) -> Any:
     owners = [s for s in shapes if is_symbolic(s[i]) or s[i] != 1]
     owners = [s for s in owners if not any(stretches(g, s[i], t[i]) for t in owners)]
+    # What is 0 or 1 says less than any other: the first row of a tensor that may have none.
+    owners = [s for s in owners if not _is_at_most_one(g, s[i])] or owners
     number = next((s[i] for s in owners if not is_symbolic(s[i])), None)
     if not owners or number is not None:
         return 1 if number is None else number
@@ -69,6 +71,11 @@ def _joint_size(g: Graph, shapes: list[list], i: int) -> Any:
     if not all(map(g.dimensions.is_free, sizes)):
         return sizes[0]
     return functools.reduce(lambda a, b: _larger_than_one(g, a, b), sizes)
+
+
+def _is_at_most_one(g: Graph, size: Any) -> bool:
+    is_formula = is_symbolic(size) and not isinstance(size, tirx.Var)
+    return is_formula and g.scalars.prove(size <= 1)
 
 
 def _is_surpassed(shape: list, shapes: list[list]) -> bool:
