@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of which two axes of unknown lengths change places (a batch of sequences becomes a sequence of batches): the
-longer one gives the rows of tiles, so that a batch of one is as fast as a batch of many."""
+longer one gives the rows of tiles, so that a batch of one is as fast as a batch of many.  The columns of a picture are taken to
+be many, also where only the number of its rows is known."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -45,3 +48,30 @@ def test_both_forms_are_there_where_either_axis_may_be_long() -> None:
         for permuted in (False, True)
     ]
     assert [("if t <= b:" in text or "if b >= t:" in text) for text in scheduled] == [False, True]
+
+
+def picture(w: np.ndarray) -> relaxvm.IRModule:
+    """A convolution of 20 rows of an unknown number of pixels, channels last."""
+    width = relaxvm.tirx.Var("t", "int64")
+    x = relax.Var("x", relax.TensorType([1, 20, width, w.shape[2]], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            call = op.nn.conv2d(x, relax.const(w), 2, 1, data_layout="NHWC", kernel_layout="HWIO")
+            out = builder.emit_output(call)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_tiles_go_along_the_columns_of_a_picture() -> None:
+    w = RNG.integers(-3, 4, (3, 3, 24, 32)).astype("float32")
+    text = relaxvm.compile(picture(w), stop_after="scheduled").script()
+    second = re.findall(r"left_1: T.float32 = \w+\[(.*)\]", text)
+    assert second and all(index.endswith(" + 48") for index in second)  # two pixels further
+    vm = relaxvm.VirtualMachine(relaxvm.compile(picture(w)), relaxvm.cpu())
+    for columns in (1, 2, 9, 40):
+        x = RNG.integers(-3, 4, (1, 20, columns, 24)).astype("float32")
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+        want = np.einsum("bhwcij,ijco->bhwo", windows[:, ::2, ::2], w)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)

@@ -13,8 +13,10 @@ using tir::BufferLoadObj;
 // Groups go side by side where the left sides of a vector's columns take no more vectors than this.
 constexpr int64_t kMostDepth = 2;
 
-// An axis of unknown length counts as this many rows: often it is a batch of one.
+// An axis of unknown length counts as this many rows: often it is a batch of one.  One that windows
+// pass along is the height or the width of a picture.
 constexpr int64_t kRowsOfUnknown = 2;
+constexpr int64_t kPlacesOfUnknown = 32;
 
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
@@ -256,7 +258,10 @@ class Reader {
              RowRanges::Of(c_, axis).has_value();
     };
     size_t best = left.size();
-    auto length = [&](size_t i) { return ir::AsInt(left[i].extent).value_or(kRowsOfUnknown); };
+    auto length = [&](size_t i) {
+      const int64_t unknown = WalksWindows(*a, left[i]) ? kPlacesOfUnknown : kRowsOfUnknown;
+      return ir::AsInt(left[i].extent).value_or(unknown);
+    };
     for (size_t i = left.size(); i-- > 0;) {
       if (!can_be_row(left[i])) continue;
       if (best == left.size() || (length(i) > length(best) && length(best) < 16)) best = i;
@@ -267,6 +272,19 @@ class Reader {
     c_.outer_a = left;
     FindOtherRow(*a, *out);
     return true;
+  }
+
+  // Does a window pass along the axis: has the sum an axis of steps like the axis' own?
+  bool WalksWindows(const LinearOffset& a, const Axis& axis) const {
+    constexpr int64_t kMostSteps = 4;
+    for (const Axis& reduce : c_.stage.reduce) {
+      for (int64_t steps = 1; steps <= kMostSteps; ++steps) {
+        const Expr coeff = a.Coeff(reduce.var) * Expr(steps);
+        if (!IsZero(a.Coeff(reduce.var)) && analyzer_->ProveEqual(a.Coeff(axis.var), coeff))
+          return true;
+      }
+    }
+    return false;
   }
 
   // Of two axes of unknown lengths that A and the result have in opposite orders (a batch of
