@@ -17,6 +17,7 @@ constexpr int64_t kMostDepth = 2;
 // pass along is the height or the width of a picture.
 constexpr int64_t kRowsOfUnknown = 2;
 constexpr int64_t kPlacesOfUnknown = 32;
+constexpr int64_t kMostStep = 4;  // of windows whose rows have an unknown length
 
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
@@ -274,14 +275,20 @@ class Reader {
     return true;
   }
 
-  // Does a window pass along the axis: has the sum an axis of steps like the axis' own?
+  // Do windows pass along the axis: does each of its places read some of what the next one reads?
   bool WalksWindows(const LinearOffset& a, const Axis& axis) const {
-    constexpr int64_t kMostSteps = 4;
+    const Expr step = a.Coeff(axis.var);
     for (const Axis& reduce : c_.stage.reduce) {
-      for (int64_t steps = 1; steps <= kMostSteps; ++steps) {
-        const Expr coeff = a.Coeff(reduce.var) * Expr(steps);
-        if (!IsZero(a.Coeff(reduce.var)) && analyzer_->ProveEqual(a.Coeff(axis.var), coeff))
-          return true;
+      const Expr inner = a.Coeff(reduce.var);
+      const int64_t extent = ir::AsInt(reduce.extent).value_or(1);
+      if (IsZero(inner) || extent < 2) continue;
+      const auto known = ir::AsInt(step), known_inner = ir::AsInt(inner);
+      if (known.has_value() && known_inner.has_value()) {
+        if (*known < *known_inner * extent) return true;
+        continue;
+      }
+      for (int64_t places = 1; places < std::min<int64_t>(extent, kMostStep + 1); ++places) {
+        if (analyzer_->ProveEqual(step, inner * Expr(places))) return true;
       }
     }
     return false;
