@@ -284,12 +284,26 @@ class Reader {
       if (IsZero(inner) || extent < 2) continue;
       const auto known = ir::AsInt(step), known_inner = ir::AsInt(inner);
       if (known.has_value() && known_inner.has_value()) {
-        if (*known < *known_inner * extent) return true;
+        if (*known < *known_inner * extent && !HasStep(a, axis, *known_inner, *known)) return true;
         continue;
       }
+      // A small picture's rows come first, not the pictures.
+      bool is_taken = false;
       for (int64_t places = 1; places < std::min<int64_t>(extent, kMostStep + 1); ++places) {
-        if (analyzer_->ProveEqual(step, inner * Expr(places))) return true;
+        const Expr steps = inner * Expr(places);
+        if (!is_taken && analyzer_->ProveEqual(step, steps)) return true;
+        for (const Axis& other : c_.stage.spatial)
+          is_taken = is_taken || analyzer_->ProveEqual(a.Coeff(other.var), steps);
       }
+    }
+    return false;
+  }
+
+  // Has another axis of results a step in [least, end)?
+  bool HasStep(const LinearOffset& a, const Axis& axis, int64_t least, int64_t end) const {
+    for (const Axis& other : c_.stage.spatial) {
+      const int64_t step = ir::AsInt(a.Coeff(other.var)).value_or(0);
+      if (!other.var.same_as(axis.var) && least <= step && step < end) return true;
     }
     return false;
   }
