@@ -90,11 +90,13 @@ def compile_model(
 
 def compile_overriding(compiled: Compiled, names: Iterable[str]) -> Compiled:
     """The same model as a program that takes the initializers `names` as inputs."""
+    origin = compiled.origin
+    assert origin is not None
     as_inputs = tuple(sorted(names))
-    made = _in_other_form(compiled, as_inputs=as_inputs)
+    made = _in_other_form(origin, compiled.num_threads, as_inputs=as_inputs)
     if made is None:
         raise Fail(
-            f"{_place(compiled)} or its weights were written to since the session was made; to"
+            f"{origin.model.place} or its weights were written to since the session was made; to"
             f" override the initializers {list(as_inputs)}, make a new session"
         )
     return made
@@ -105,25 +107,19 @@ def compile_apart(compiled: Compiled) -> Compiled | None:
 
     None where the model is not at hand any more.
     """
-    return None if compiled.origin is None else _in_other_form(compiled, is_apart=True)
-
-
-def _in_other_form(compiled: Compiled, **form: Any) -> Compiled | None:
-    """The model of `compiled`, unless its files are others by now."""
     origin = compiled.origin
-    assert origin is not None
+    return None if origin is None else _in_other_form(origin, compiled.num_threads, is_apart=True)
+
+
+def _in_other_form(origin: Origin, num_threads: int, **form: Any) -> Compiled | None:
+    """The model of `origin`, unless its files are others by now."""
     model = dataclasses.replace(origin.model, **form)
     with _translated():
         if model.data is None and _stamp(model.path) != model.stamp:
             return None
-    made = _compiled(dataclasses.replace(origin, model=model), compiled.num_threads)
+    made = _compiled(dataclasses.replace(origin, model=model), num_threads)
     is_same = made.origin is not None and made.origin.external == origin.external
     return made if is_same else None
-
-
-def _place(compiled: Compiled) -> str:
-    assert compiled.origin is not None
-    return compiled.origin.model.place
 
 
 def _compiled(origin: Origin, num_threads: int) -> Compiled:
@@ -192,8 +188,9 @@ _Made = tuple[Any, Signature, dict[str, str]]
 
 def _through_cache(cache: CompileCache, model: Source, target: Any) -> _Made:
     digest = model.digest(cache)
-    parts = ("inference", build_id(), str(target), machine(), _settings(), digest)
-    key = key_of(*parts, *model.as_inputs, *(["dimensions apart"] if model.is_apart else []))
+    form = "dimensions apart" if model.is_apart else "as it is"
+    parts = ("inference", build_id(), str(target), machine(), _settings(), digest, form)
+    key = key_of(*parts, *model.as_inputs)
     cached = _cached(cache, key, model.folder)
     if cached is not None:
         return cached

@@ -260,8 +260,8 @@ class Reader {
     };
     size_t best = left.size();
     auto length = [&](size_t i) {
-      const int64_t unknown = WalksWindows(*a, left[i]) ? kPlacesOfUnknown : kRowsOfUnknown;
-      return ir::AsInt(left[i].extent).value_or(unknown);
+      if (const auto known = ir::AsInt(left[i].extent)) return *known;
+      return WalksWindows(*a, left[i]) ? kPlacesOfUnknown : kRowsOfUnknown;
     };
     for (size_t i = left.size(); i-- > 0;) {
       if (!can_be_row(left[i])) continue;
@@ -277,23 +277,24 @@ class Reader {
 
   // Do windows pass along the axis: does each of its places read some of what the next one reads?
   bool WalksWindows(const LinearOffset& a, const Axis& axis) const {
-    const Expr step = a.Coeff(axis.var);
-    for (const Axis& reduce : c_.stage.reduce) {
-      const Expr inner = a.Coeff(reduce.var);
-      const int64_t extent = ir::AsInt(reduce.extent).value_or(1);
-      if (IsZero(inner) || extent < 2) continue;
-      const auto known = ir::AsInt(step), known_inner = ir::AsInt(inner);
-      if (known.has_value() && known_inner.has_value()) {
-        if (*known < *known_inner * extent && !HasStep(a, axis, *known_inner, *known)) return true;
-        continue;
-      }
-      // A small picture's rows come first, not the pictures.
-      bool is_taken = false;
-      for (int64_t places = 1; places < std::min<int64_t>(extent, kMostStep + 1); ++places) {
-        const Expr steps = inner * Expr(places);
-        if (!is_taken && analyzer_->ProveEqual(step, steps)) return true;
-        for (const Axis& other : c_.stage.spatial)
-          is_taken = is_taken || analyzer_->ProveEqual(a.Coeff(other.var), steps);
+    return std::any_of(c_.stage.reduce.begin(), c_.stage.reduce.end(),
+                       [&](const Axis& reduce) { return WalksWindow(a, axis, reduce); });
+  }
+
+  // The same for the part of a window along `reduce`.  Of a small picture the rows do, although the
+  // pictures of a batch have steps like theirs.
+  bool WalksWindow(const LinearOffset& a, const Axis& axis, const Axis& reduce) const {
+    const Expr step = a.Coeff(axis.var), inner = a.Coeff(reduce.var);
+    const int64_t extent = ir::AsInt(reduce.extent).value_or(1);
+    if (IsZero(inner)) return false;
+    const auto known = ir::AsInt(step), known_inner = ir::AsInt(inner);
+    if (known.has_value() && known_inner.has_value())
+      return *known < *known_inner * extent && !HasStep(a, axis, *known_inner, *known);
+    for (int64_t places = 1; places < std::min(extent, kMostStep + 1); ++places) {
+      const Expr steps = inner * Expr(places);
+      if (analyzer_->ProveEqual(step, steps)) return true;
+      for (const Axis& other : c_.stage.spatial) {
+        if (analyzer_->ProveEqual(a.Coeff(other.var), steps)) return false;
       }
     }
     return false;
