@@ -282,6 +282,21 @@ def test_a_slice_that_is_an_axis_by_cases(make_model, run_model_once):
         np.testing.assert_array_equal(run({"x": x})[0], x + 2)
 
 
+def test_axes_say_how_many_bounds_a_slice_has(make_model, run_model_once):
+    # What TensorFlow's exporter writes in loops: a row of bounds out of a table, cut along both of its axes.
+    text = """g (float[n, m] x, int64[k, 1] table, int64[2] first) => (float[a, b] y) {
+        two = Constant<value_ints=[0, 1]>() width = Constant<value_ints=[1, 1]>() zero = Constant<value_ints=[0]>()
+        last = Add(first, width) row = Slice(table, first, last, two) start = Squeeze(row, zero)
+        end = Constant<value_ints=[9223372036854775807]>() y = Slice(x, start, end, zero)
+    }"""
+    run = run_model_once(make_model(text, 17))
+    x, table = np.arange(12, dtype="f4").reshape(6, 2), np.array([[4], [2], [5]])
+    for k, start in enumerate((4, 2, 5)):
+        np.testing.assert_array_equal(
+            run({"x": x, "table": table, "first": np.array([k, 0])})[0], x[start:]
+        )
+
+
 def test_an_empty_target_needs_an_empty_input(make_model, run_model_once):
     text = "g (float[n, m] x) => (float[a, b] y) { s = Constant<value_ints=[3, 0]>() y = Reshape<allowzero=1>(x, s) }"
     run = run_model_once(make_model(text, 17))

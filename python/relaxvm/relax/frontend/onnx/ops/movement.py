@@ -185,14 +185,24 @@ def slice_1(
 def slice_10(
     g: Graph,
     x: Expr,
-    starts: Offsets,
-    ends: Offsets,
+    starts: Value,
+    ends: Value,
     axes: Axes | None = None,
     steps: Value | None = None,
 ) -> Expr:
+    starts, ends = _bounds(g, starts, "starts", axes), _bounds(g, ends, "ends", axes)
     if steps is not None and not g.is_constant(steps):
         return _slice_by_index(g, x, starts, ends, axes, g.as_expr(steps, "steps"))
     return _slice(g, x, starts, ends, axes, None if steps is None else g.as_ints(steps, "steps"))
+
+
+def _bounds(g, bounds, name, axes):
+    """One of them for each axis, also where what computes them does not tell how many there are."""
+    if axes is not None and not isinstance(bounds, Known):
+        expr = g.as_expr(bounds, name)
+        if g.rank(expr) == 1:
+            bounds = g.to_value(g.checked(expr, [len(axes)]))
+    return g.as_offsets(bounds, name)
 
 
 def _slice_by_index(g, x, starts, ends, axes, steps):
