@@ -27,7 +27,7 @@ struct LayoutRule {
     kSqueeze,      // the attribute names axes that disappear; None is not followed
     kTile,         // the attribute has a number for each axis, the last ones when there are fewer
     kPad,          // the attribute has two numbers for each axis
-    kBroadcast,    // the second argument is a shape with as many axes
+    kShapes,       // the shapes among its arguments have a number for each axis
     kReshape,      // the second argument is a shape; groups of axes become others
     kSlice,        // the second argument is a tuple that names axes
     kEinsum,       // the attribute has letters for the axes of each field of the first argument
@@ -49,7 +49,7 @@ inline std::shared_ptr<const LayoutRule> ReduceLayout(std::string axis_attr) {
   return std::make_shared<const LayoutRule>(
       LayoutRule{LayoutRule::Kind::kReduce, {std::move(axis_attr)}});
 }
-// Another kind, with the attribute that it reads (none for kSlice, kBroadcast, kReshape).
+// Another kind, with the attribute that it reads (none for kSlice, kShapes, kReshape).
 inline std::shared_ptr<const LayoutRule> LayoutOf(LayoutRule::Kind kind, std::string attr = "") {
   return std::make_shared<const LayoutRule>(LayoutRule{kind, {std::move(attr)}});
 }

@@ -254,7 +254,7 @@ OpDef broadcast_to() {
       .samples = {{{"x: f32[4, 1]", "shape=[4, 8]"}}, {{"x: f32[3]", "shape=[2, 5, 3]"}}},
       .type = InferBroadcastTo,
       .compute = ComputeBroadcastTo,
-      .layout = LayoutOf(LayoutRule::Kind::kBroadcast),
+      .layout = LayoutOf(LayoutRule::Kind::kShapes),
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nn.pad with its modes, and nn.pixel_shuffle.
+// nn.pad with its modes, rvm.pad with amounts that are dimensions, and nn.pixel_shuffle.
+#include "ops/compute.h"
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
@@ -105,6 +106,37 @@ Tensors ComputePad(const ComputeArgs& in, const Pad& a) {
   return {tir::Compute(in.OutShape(), formula, "pad")};
 }
 
+constexpr size_t kData = 0, kBefore = 1, kAfter = 2, kValue = 3;
+
+Type InferPadBy(TypeCtx& ctx, const NoAttrs&) {
+  TensorType x = ctx.Tensor(kData);
+  if (ctx.Tensor(kValue)->ndim != 0)
+    ctx.Error(ErrorKind::kValueError, "pad_value must have no dimensions: ", ctx.Describe(kValue));
+  ctx.SameDtype(kData, kValue);
+  const auto before = ctx.Shape(kBefore), after = ctx.Shape(kAfter);
+  if (!before || !after || x->IsUnknownRank()) return ctx.Result(std::nullopt, x->ndim, x->dtype);
+  for (size_t i : {kBefore, kAfter}) CheckSize(ctx, i, x->ndim);
+  const auto dims = x->GetShape();
+  if (!dims) return ctx.Result(std::nullopt, x->ndim, x->dtype);
+  Dims result;
+  for (size_t d = 0; d < dims->size(); ++d) {
+    for (const Expr& amount : {(*before)[d], (*after)[d]}) {
+      if (ctx.Prove(ir::Less(amount, Expr(0))))
+        ctx.Error(ErrorKind::kValueError, "cannot add ", DescribeExpr(amount),
+                  " elements to dimension ", d, "; relax.strided_slice cuts off");
+    }
+    result.push_back(ctx.Simplify((*before)[d] + (*dims)[d] + (*after)[d]));
+  }
+  return ctx.Result(result, x->dtype);
+}
+
+Tensors ComputePadBy(const ComputeArgs& in, const NoAttrs&) {
+  const Dims before = in.Shape(kBefore), after = in.Shape(kAfter);
+  const PadAmounts amounts{{before.begin(), before.end()}, {after.begin(), after.end()}};
+  if (amounts.IsZero()) return {tir::Map(in[kData], [](const Expr& e) { return e; }, "pad")};
+  return {PadStage(in[kData], amounts, in[kValue]({}))};
+}
+
 struct PixelShuffle {
   int64_t upscale_factor = 1;
 };
@@ -172,6 +204,23 @@ OpDef nn_pad() {
       .type = InferPad,
       .compute = ComputePad,
       .layout = LayoutOf(LayoutRule::Kind::kPad, "pad_width"),
+  });
+}
+
+OpDef rvm_pad() {
+  return Define<NoAttrs>({
+      .name = "rvm.pad",
+      .doc = "Elements of one value added around a tensor; how many may depend on dimensions.",
+      .args = {{"data", "The tensor."},
+               {"before", "How many before each dimension, 0 or more.", ArgKind::kShape},
+               {"after", "How many after each dimension, 0 or more.", ArgKind::kShape},
+               {"pad_value", "A tensor without dimensions, of the element type of data."}},
+      .reference = "out = np.pad(data, list(zip(before, after)), constant_values=pad_value)",
+      .samples = {{{"data: f32[3, 4]", "before=[1, 0]", "after=[2, 3]", "pad_value: f32[]"}},
+                  {{"data: i8[5]", "before=[0]", "after=[0]", "pad_value: i8[]"}}},
+      .type = InferPadBy,
+      .compute = ComputePadBy,
+      .layout = LayoutOf(LayoutRule::Kind::kShapes),
   });
 }
 

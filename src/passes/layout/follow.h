@@ -47,7 +47,7 @@ bool FollowNamedAxes(const Site& site);  // kFirst, kAllAxes
 bool FollowReduce(const Site& site);
 bool FollowSlice(const Site& site);
 bool FollowEinsum(const Site& site);
-bool FollowEachAxis(const Site& site);  // kTile, kPad, kBroadcast
+bool FollowEachAxis(const Site& site);  // kTile, kPad, kShapes
 bool FollowPermute(const Site& site);
 bool FollowReshape(const Site& site);
 bool FollowShape(const Site& site);  // kExpand, kSqueeze

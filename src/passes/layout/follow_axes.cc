@@ -198,11 +198,15 @@ bool FollowEachAxis(const Site& site) {
   if (perm.empty() || RankOf(site.var) != static_cast<int64_t>(perm.size())) return false;
   Attributes attrs = site.Attrs();
   ffi::Array<Expr> args = site.call->args;
-  if (site.rule.kind == Kind::kBroadcast) {
-    const auto* shape = args[1].as<ir::ShapeExprObj>();
-    if (shape == nullptr || shape->values.size() != perm.size()) return false;
-    args = site.WithFirst(site.versions.Get(args[0], perm));
-    args.Set(1, ir::ShapeExpr(Permuted(shape->values, perm)));
+  if (site.rule.kind == Kind::kShapes) {
+    args = site.WithFirst(args[0]);
+    for (size_t i = 1; i < args.size(); ++i) {
+      if (args[i]->ty.as<ir::ShapeTypeObj>() == nullptr) continue;
+      const auto* shape = args[i].as<ir::ShapeExprObj>();
+      if (shape == nullptr || shape->values.size() != perm.size()) return false;
+      args.Set(i, ir::ShapeExpr(Permuted(shape->values, perm)));
+    }
+    args.Set(0, site.versions.Get(args[0], perm));
     return site.Define(args, attrs, perm);
   }
   const std::string& field = site.rule.axis_attrs[0];

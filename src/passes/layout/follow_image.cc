@@ -86,7 +86,7 @@ bool Follow(const Site& site, const std::optional<Wanted>& want) {
     case Kind::kSqueeze: return FollowShape(site);
     case Kind::kTile:
     case Kind::kPad:
-    case Kind::kBroadcast: return FollowEachAxis(site);
+    case Kind::kShapes: return FollowEachAxis(site);
     case Kind::kSlice: return FollowSlice(site);
     case Kind::kEinsum: return FollowEinsum(site);
   }

@@ -89,6 +89,12 @@ def focus(y):
     return relax.op.strided_slice(relax.op.concat(corners, axis=1), [1], [4], [12])
 
 
+def padded(y):
+    """As many pixels as make height and width even, and some more."""
+    h, w = sizes(y)[2:]
+    return relax.op.rvm.pad(y, [0, 0, h % 2, 1], [0, 0, 2, w % 2], relax.const(2.0, "float32"))
+
+
 def excite(y):
     """Squeeze and excitation, with the squeezed tensor in two axes on its way."""
     n = sizes(y)[0]
@@ -163,6 +169,7 @@ TAILS = {
     "instance_norm": (norm("instance_norm"), 0),
     "group_norm": (norm("group_norm", num_groups=2), 0),
     "reflect": (lambda y: relax.op.nn.pad(y, [0, 0, 0, 0, 1, 2, 2, 1], pad_mode="reflect"), 0),
+    "padded by dimensions": (padded, 0),
     "repeated": (
         lambda y: relax.op.broadcast_to(relax.op.mean(y, [2, 3], keepdims=True), sizes(y)),
         0,

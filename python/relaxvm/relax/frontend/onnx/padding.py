@@ -48,22 +48,11 @@ def pad_constant(g: Graph, x: Any, before: list, after: list, value: Any) -> Any
     """`x` with `value` (a number, or a scalar tensor) around it; amounts are not negative."""
     # The attribute of nn.pad is a double: a wider integer is written as a tensor.
     number = isinstance(value, float) or (isinstance(value, int) and float(value) == value)
-    if number and not any(is_symbolic(p) for p in (*before, *after)):
-        if not any(before) and not any(after):
-            return x
+    is_known = not any(is_symbolic(p) for p in (*before, *after))
+    if is_known and not any(before) and not any(after):
+        return x
+    if number and is_known:
         widths = [p for pair in zip(before, after) for p in pair]
         return g.emit(op.nn.pad(x, pad_width=widths, pad_value=float(value), pad_mode="constant"))
-    for axis, (low, high) in enumerate(zip(before, after)):
-        parts = [_filled(g, x, axis, low, value), x, _filled(g, x, axis, high, value)]
-        parts = [p for p in parts if p is not None]
-        x = g.emit(op.concat(parts, axis=axis)) if len(parts) > 1 else x
-    return x
-
-
-def _filled(g: Graph, x: Any, axis: int, amount: Any, value: Any) -> Any:
-    if not is_symbolic(amount) and amount == 0:
-        return None
-    shape = g.shape(x)
-    shape[axis] = amount
     fill = g.scalar(value, x) if isinstance(value, (bool, int, float)) else g.emit(value)
-    return g.emit(op.full(shape, fill, dtype=g.dtype(x)))
+    return g.emit(op.rvm.pad(x, list(before), list(after), fill))
