@@ -5,7 +5,7 @@
 //   injective work              into  injective work, or into the reduction that reads it
 //   contraction or reduction    into  elementwise work on its result (bias, activation, residual,
 //   scale, cast)
-//   a permutation               into  the product (also attention) that alone reads it
+//   a permutation, padding      into  the product (also attention) that alone reads it
 // A region between a call and its post-dominator has one way out, so joining it never makes a
 // cycle.
 #include "passes/fuse/groups.h"
@@ -243,7 +243,7 @@ class Finder {
       // Elements of a contraction's operands are read many times: what computes them runs before
       // it.
       if (nodes_[to].kind != FusionKind::kReduction) {
-        if (size_[Root(n)] == 1 && size_[Root(to)] < limits_.max_calls && IsReadPermuted(n, to))
+        if (size_[Root(n)] == 1 && size_[Root(to)] < limits_.max_calls && IsReadInPlace(n, to))
           Join({to, n});
         return;
       }
@@ -265,13 +265,13 @@ class Finder {
     Join(region);
   }
 
-  // Can the product `to`, the only reader of `n`, read what `n` only permutes?
-  bool IsReadPermuted(int n, int to) {
+  // Can the product `to`, the only reader of `n`, read what `n` only permutes or pads?
+  bool IsReadInPlace(int n, int to) {
     if (nodes_[n].kind != FusionKind::kInjective || nodes_[to].kind != FusionKind::kContraction ||
         nodes_[n].consumers != std::vector<int>{to})
       return false;
     const ir::Binding& made = block_->bindings[n];
-    std::optional<analysis::TirCall> permutation = analysis::AsCallTir(made->value);
+    std::optional<analysis::TirCall> made_by = analysis::AsCallTir(made->value);
     std::optional<analysis::TirCall> product = analysis::AsCallTir(block_->bindings[to]->value);
     std::optional<size_t> arg;
     for (size_t i = 0; i < product->args.size(); ++i) {
@@ -282,7 +282,9 @@ class Finder {
     auto program = [&](const analysis::TirCall& call) {
       return mod_->Lookup(call.func).as<tir::PrimFunc>().value();
     };
-    return arg.has_value() && ReadsWellPermuted(program(*permutation), program(*product), *arg);
+    if (!arg.has_value()) return false;
+    return ReadsWellPermuted(program(*made_by), program(*product), *arg) ||
+           ReadsWellPadded(program(*made_by), program(*product), *arg);
   }
 
   // ---- groups with several outputs

@@ -7,6 +7,8 @@
 
 #include "analysis/blocks.h"
 #include "analysis/program_kind.h"
+#include "arith/analyzer.h"
+#include "ir/visitor.h"
 
 namespace relaxvm::passes {
 namespace {
@@ -73,11 +75,15 @@ std::optional<size_t> DimAlongMemory(const tir::PrimFunc& permutation) {
   return std::nullopt;
 }
 
-// The one place where a program reads `buffer`.
-std::optional<tir::BufferLoad> OnlyLoad(const tir::PrimFunc& program, const tir::Buffer& buffer) {
+// The one place where a program reads a buffer.
+struct OnlyRead {
+  tir::SBlock block;
+  tir::BufferLoad load;
+};
+std::optional<OnlyRead> OnlyReadOf(const tir::PrimFunc& program, const tir::Buffer& buffer) {
   std::optional<std::vector<analysis::LeafBlock>> blocks = analysis::LeafBlocks(program->body);
   if (!blocks) return std::nullopt;
-  std::optional<tir::BufferLoad> only;
+  std::optional<OnlyRead> only;
   for (const analysis::LeafBlock& leaf : *blocks) {
     std::optional<analysis::BlockStores> body = analysis::StoresOf(leaf.realize->block);
     if (!body || !body->binds.empty()) return std::nullopt;
@@ -85,11 +91,20 @@ std::optional<tir::BufferLoad> OnlyLoad(const tir::PrimFunc& program, const tir:
       for (const tir::BufferLoad& load : analysis::LoadsIn(store->value)) {
         if (!load->buffer.same_as(buffer)) continue;
         if (only) return std::nullopt;
-        only = load;
+        only = OnlyRead{leaf.realize->block, load};
       }
     }
   }
   return only;
+}
+
+// Is it a place in a window: not an axis itself, but moved by one of a reduction?
+bool IsInWindow(const tir::SBlock& block, const Expr& index) {
+  if (KindOfAxis(block, index)) return false;
+  const ffi::Array<ir::Var> vars = ir::FreeVars(index);
+  return std::any_of(vars.begin(), vars.end(), [&](const ir::Var& var) {
+    return KindOfAxis(block, var) == IterKind::kReduce;
+  });
 }
 
 }  // namespace
@@ -98,18 +113,50 @@ bool ReadsWellPermuted(const tir::PrimFunc& permutation, const tir::PrimFunc& pr
   const std::optional<size_t> dim = DimAlongMemory(permutation);
   const std::vector<tir::Buffer> inputs = analysis::ParamsOf(product).inputs;
   if (!dim || arg >= inputs.size()) return false;
-  std::optional<tir::BufferLoad> load = OnlyLoad(product, inputs[arg]);
-  if (!load) return false;
+  const std::optional<OnlyRead> read = OnlyReadOf(product, inputs[arg]);
+  if (!read) return false;
+  const ffi::Array<Expr>& at = read->load->indices;
   std::optional<OneBlock> body = OneBlockOf(product);
-  if (!body) return *dim + 1 == (*load)->indices.size();
-  if (!AreAxes(body->block, (*load)->indices)) return false;
-  const Expr along = (*load)->indices[static_cast<int64_t>(*dim)];
+  if (!body) return *dim + 1 == at.size();
+  if (!AreAxes(body->block, at)) return false;
+  const Expr along = at[static_cast<int64_t>(*dim)];
   const Expr column = body->store->indices.back();
   if (KindOfAxis(body->block, along) == IterKind::kReduce) {
     // Groups of narrow elements are made faster out of rows.
-    return !Uses((*load)->indices, column) || inputs[arg].elem_dtype().bits >= 32;
+    return !Uses(at, column) || inputs[arg].elem_dtype().bits >= 32;
   }
   return along.same_as(column);
+}
+
+bool ReadsWellPadded(const tir::PrimFunc& padding, const tir::PrimFunc& product, size_t arg) {
+  const std::optional<OneBlock> body = OneBlockOf(padding);
+  const std::vector<tir::Buffer> inputs = analysis::ParamsOf(product).inputs;
+  if (!body || body->block->init.defined() || arg >= inputs.size()) return false;
+  const auto* choice = body->store->value.as<ir::IntrinObj>();
+  if (choice == nullptr || choice->intrin != ir::Intrin::kIfThenElse) return false;
+  const auto* inside = choice->args[1].as<tir::BufferLoadObj>();
+  const ffi::Array<Expr>& to = body->store->indices;
+  if (inside == nullptr || inside->indices.size() != to.size() ||
+      !analysis::LoadsIn(choice->args[2]).empty() || !AreAxes(body->block, to))
+    return false;
+  const std::optional<OnlyRead> read = OnlyReadOf(product, inputs[arg]);
+  if (!read) return false;
+  arith::Analyzer analyzer;
+  for (size_t d = 0; d < to.size(); ++d) {
+    const auto at = static_cast<int64_t>(d);
+    const Expr& from = inside->indices[at];
+    const auto* moved = from.as<ir::BinaryObj>();
+    const bool is_moved =
+        moved != nullptr && moved->op == ir::BinaryOp::kSub && moved->a.same_as(to[at]);
+    if (!from.same_as(to[at]) && !is_moved) return false;
+    if (!is_moved && analyzer.ProveEqual(tir::Buffer(body->store->buffer).shape()[at],
+                                         tir::Buffer(inside->buffer).shape()[at]))
+      continue;
+    // Along a padded dimension a window passes, which is no stage that pads and no axis of a plain
+    // product.
+    if (!IsInWindow(read->block, read->load->indices[at])) return false;
+  }
+  return true;
 }
 
 }  // namespace relaxvm::passes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose operand is a permuted tensor: most read it in its own order as well.
+// Products whose operand is a permuted or padded tensor: most read what it is made of as well.
 #pragma once
 
 #include <cstddef>
@@ -13,5 +13,9 @@ namespace relaxvm::passes {
 // tiles are made of copied panels either way), on the left side along the sum.  A product in
 // several steps, as attention, reads an operand whose last dimension stays the last.
 bool ReadsWellPermuted(const tir::PrimFunc& permutation, const tir::PrimFunc& product, size_t arg);
+
+// Does `padding` surround its argument with one value, and is argument `arg`, which it makes, what
+// windows of `product` pass over?  Sums and maxima leave padding out where they know of it.
+bool ReadsWellPadded(const tir::PrimFunc& padding, const tir::PrimFunc& product, size_t arg);
 
 }  // namespace relaxvm::passes

@@ -228,6 +228,27 @@ def test_reshapes_join_groups_otherwise():
     assert groups(lambda x, n: op.reshape(op.exp(x), [n, 48])) == ["fused_exp_reshape"]
 
 
+def test_windows_pass_over_padding_that_is_not_written():
+    op = relax.op
+    kernel = relax.const(np.ones((4, 8, 3), "float32"))
+    lowest = relax.const(-np.inf, "float32")
+
+    def padded(x, n):
+        return op.rvm.pad(x, [0, 0, n % 2], [0, 0, 1], lowest)
+
+    def pooled(y):
+        return op.nn.max_pool1d(y, pool_size=3, strides=2)
+
+    assert groups(lambda x, n: pooled(padded(x, n))) == ["fused_pad_max_pool1d"]
+    assert groups(lambda x, n: op.nn.conv1d(padded(x, n), kernel, strides=2)) == [
+        "fused_pad_conv1d"
+    ]
+    # What pads itself reads a tensor, and so does a product.
+    assert groups(lambda x, n: op.nn.conv1d(padded(x, n), kernel, padding=1)) == ["pad", "conv1d"]
+    right = relax.const(np.ones((7, 4), "float32"))
+    assert groups(lambda x, n: op.matmul(padded(x, 0), right)) == ["pad", "matmul"]
+
+
 def test_what_follows_a_reduction_joins_when_asked():
     def build(x, n):
         return relax.op.exp(relax.op.sum(x, axis=2))
