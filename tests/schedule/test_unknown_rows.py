@@ -75,3 +75,33 @@ def test_tiles_go_along_the_columns_of_a_picture() -> None:
         windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
         want = np.einsum("bhwcij,ijco->bhwo", windows[:, ::2, ::2], w)
         np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)
+
+
+def pictures(w: np.ndarray) -> relaxvm.IRModule:
+    """A convolution of an unknown number of small pictures, whose windows reach farther than a picture."""
+    batch = relaxvm.tirx.Var("b", "int64")
+    x = relax.Var("x", relax.TensorType([batch, 14, 14, w.shape[2]], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            call = op.nn.conv2d(
+                x, relax.const(w), padding=12, dilation=12, data_layout="NHWC", kernel_layout="HWIO"
+            )
+            out = builder.emit_output(call)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_tiles_go_along_a_small_picture_and_not_along_the_batch() -> None:
+    w = RNG.integers(-3, 4, (3, 3, 24, 32)).astype("float32")
+    text = relaxvm.compile(pictures(w), stop_after="scheduled").script()
+    assert "left_1" in text and not re.search(
+        r"left_1: T.float32 = .* \+ 4704\]", text
+    )  # a picture further
+    vm = relaxvm.VirtualMachine(relaxvm.compile(pictures(w)), relaxvm.cpu())
+    for batch in (1, 3):
+        x = RNG.integers(-3, 4, (batch, 14, 14, 24)).astype("float32")
+        padded = np.pad(x, ((0, 0), (12, 12), (12, 12), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (25, 25), axis=(1, 2))
+        want = np.einsum("bhwcij,ijco->bhwo", windows[..., ::12, ::12], w)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a stage to a Contraction: which axis goes along the lanes, which along a tile's rows.
 #include <algorithm>
+#include <set>
 
 #include "schedule/cpu/contraction/contraction.h"
 
@@ -17,7 +18,6 @@ constexpr int64_t kMostDepth = 2;
 // pass along is the height or the width of a picture.
 constexpr int64_t kRowsOfUnknown = 2;
 constexpr int64_t kPlacesOfUnknown = 32;
-constexpr int64_t kMostStep = 4;  // of windows whose rows have an unknown length
 
 bool IsZero(const Expr& e) { return ir::IsIntValue(e, 0); }
 
@@ -41,6 +41,7 @@ class Reader {
     FindPanels();
     const std::optional<Var> in_panels =
         c_.panel_width > 0 ? std::optional<Var>(c_.vector.var) : std::nullopt;
+    FindWindows();
     c_.stage = FlattenStage(c_.stage, analyzer_);
     OrderReduction();
     CollapseAxes(&c_.stage, analyzer_);
@@ -67,6 +68,28 @@ class Reader {
     if (ir::IsIntValue(stage.identity, 0)) return true;
     const auto* zero = stage.identity.as<ir::FloatImmObj>();
     return zero != nullptr && zero->value == 0;
+  }
+
+  // Axes that windows pass along: places of theirs read in part what others read.
+  void FindWindows() {
+    const GuardedProduct times = *ProductOf(c_.stage.value);
+    for (const Expr& operand : {times.a, times.b}) {
+      const auto* load = c_.LoadOf(operand);
+      if (load == nullptr) continue;
+      for (const Expr& index : load->indices) {
+        const auto places = LinearOffset::Of(index, c_.AllAxes());
+        if (!places.has_value()) continue;
+        int64_t reach = 0;
+        for (const Axis& axis : c_.stage.reduce) {
+          const int64_t step = ir::AsInt(places->Coeff(axis.var)).value_or(0);
+          reach = std::max(reach, step * (ir::AsInt(axis.extent).value_or(1) - 1));
+        }
+        for (const Axis& axis : c_.stage.spatial) {
+          const int64_t step = ir::AsInt(places->Coeff(axis.var)).value_or(0);
+          if (step > 0 && step <= reach) in_windows_.insert(axis.var.get());
+        }
+      }
+    }
   }
 
   void FindNotes() {
@@ -261,7 +284,7 @@ class Reader {
     size_t best = left.size();
     auto length = [&](size_t i) {
       if (const auto known = ir::AsInt(left[i].extent)) return *known;
-      return WalksWindows(*a, left[i]) ? kPlacesOfUnknown : kRowsOfUnknown;
+      return in_windows_.count(left[i].var.get()) != 0 ? kPlacesOfUnknown : kRowsOfUnknown;
     };
     for (size_t i = left.size(); i-- > 0;) {
       if (!can_be_row(left[i])) continue;
@@ -273,40 +296,6 @@ class Reader {
     c_.outer_a = left;
     FindOtherRow(*a, *out);
     return true;
-  }
-
-  // Do windows pass along the axis: does each of its places read some of what the next one reads?
-  bool WalksWindows(const LinearOffset& a, const Axis& axis) const {
-    return std::any_of(c_.stage.reduce.begin(), c_.stage.reduce.end(),
-                       [&](const Axis& reduce) { return WalksWindow(a, axis, reduce); });
-  }
-
-  // The same for the part of a window along `reduce`.  Of a small picture the rows do, although the
-  // pictures of a batch have steps like theirs.
-  bool WalksWindow(const LinearOffset& a, const Axis& axis, const Axis& reduce) const {
-    const Expr step = a.Coeff(axis.var), inner = a.Coeff(reduce.var);
-    const int64_t extent = ir::AsInt(reduce.extent).value_or(1);
-    if (IsZero(inner)) return false;
-    const auto known = ir::AsInt(step), known_inner = ir::AsInt(inner);
-    if (known.has_value() && known_inner.has_value())
-      return *known < *known_inner * extent && !HasStep(a, axis, *known_inner, *known);
-    for (int64_t places = 1; places < std::min(extent, kMostStep + 1); ++places) {
-      const Expr steps = inner * Expr(places);
-      if (analyzer_->ProveEqual(step, steps)) return true;
-      for (const Axis& other : c_.stage.spatial) {
-        if (analyzer_->ProveEqual(a.Coeff(other.var), steps)) return false;
-      }
-    }
-    return false;
-  }
-
-  // Has another axis of results a step in [least, end)?
-  bool HasStep(const LinearOffset& a, const Axis& axis, int64_t least, int64_t end) const {
-    for (const Axis& other : c_.stage.spatial) {
-      const int64_t step = ir::AsInt(a.Coeff(other.var)).value_or(0);
-      if (!other.var.same_as(axis.var) && least <= step && step < end) return true;
-    }
-    return false;
   }
 
   // Of two axes of unknown lengths that A and the result have in opposite orders (a batch of
@@ -416,6 +405,7 @@ class Reader {
   arith::Analyzer* analyzer_;
   Contraction c_;
   bool is_one_group_ = false;  // neighbours in A, and all of their axis
+  std::set<const ir::VarObj*> in_windows_;
 };
 
 }  // namespace
