@@ -121,42 +121,6 @@ bool ContractionEmitter::EachElementOnce() const {
   return analyzer_->ProveEqual(walked, have);
 }
 
-void ContractionEmitter::JoinLines() {
-  const auto width = ir::AsInt(c_.row.extent);
-  if (!width.has_value() || c_.outer_a.empty() || c_.group > 1 || c_.side_by_side.has_value() ||
-      *width < 2 || c_.stage.reduce.empty())
-    return;
-  const Axis line = c_.outer_a.back();
-  const int64_t most = std::max(MostRows(2), MostRows(1));
-  if (*width > most || ir::AsInt(line.extent).value_or(1) < 2 ||
-      (c_.guard.defined() && (UsesVar(c_.guard, line.var) || UsesVar(c_.guard, c_.row.var))))
-    return;
-  const Axis all{Var("row", Int(64)), analyzer_->Simplify(line.extent * c_.row.extent)};
-  ffi::Map<Var, Expr> map;
-  map.Set(line.var, ir::FloorDiv(all.var, *width));
-  map.Set(c_.row.var, ir::FloorMod(all.var, *width));
-  c_.a = tir::Substitute(c_.a, map);
-  c_.stage.indices = c_.stage.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
-  if (c_.stage.finish.defined()) c_.stage.finish = tir::Substitute(c_.stage.finish, map);
-  c_.outer_a.pop_back();
-  c_.row = all;
-  c_.line_width = *width;
-}
-
-void ContractionEmitter::ChooseLines() {
-  const int64_t all = width_ / lanes_, width = c_.line_width;
-  int64_t best = 0;
-  for (int64_t vectors = all; vectors > 0; --vectors) {
-    if (vectors > 2 && vectors < all) continue;
-    const int64_t rows = MostRows(vectors) / width * width;
-    if (rows * vectors < best || rows == 0) continue;
-    best = rows * vectors;
-    at_once_ = vectors;
-    rows_ = rows;
-  }
-  rows_ = std::min(rows_, ir::AsInt(c_.row.extent).value());
-}
-
 int64_t ContractionEmitter::MostRows(int64_t vectors) const {
   // rows * vectors + vectors + 1 <= registers; one vector: the broadcast folds into the
   // multiplication.
@@ -304,7 +268,8 @@ void ContractionEmitter::ChooseTasks(bool is_cut) {
   if (!is_cut) depth_blocks_ = ChooseDepthBlocks(ir::AsInt(depth));
   // What comes from behind the second cache again and again: B, for each block of rows, or A.
   const bool is_b = BytesOfB(depth) > machine_.l2_bytes / 2 && PanelsAreRuns();
-  if (BytesOfA(depth) > machine_.l2_bytes && !is_b && !c_.side_by_side.has_value()) {
+  if (BytesOfA(depth) > machine_.l2_bytes && !is_b && !c_.side_by_side.has_value() &&
+      !c_.joined.has_value()) {
     c_.fetch_depth = depth_blocks_.has_value() ? depth_blocks_->even : ir::AsInt(depth).value();
   }
   if (depth_blocks_.has_value()) {

@@ -24,6 +24,12 @@ struct Contraction {
   // Rows are points of two axes, of which the inner one has so many; a tile begins with a point of
   // the outer one.  0: of one axis.
   int64_t line_width = 0;
+  bool walks_windows = false;  // along the rows: they read in part what others read
+  // Rows are points of these two axes, on which `a` depends instead of on `row`.
+  struct Joined {
+    Axis line, place;
+  };
+  std::optional<Joined> joined;
   // Of `outer_a`: may be longer than `row`, which is known at run time only.
   std::optional<Axis> other_row;
   Axis vector{Var("vector", Int(64)), Expr(1)};  // of B alone

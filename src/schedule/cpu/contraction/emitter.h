@@ -44,6 +44,8 @@ class ContractionEmitter {
   // Short lines of rows (of small images) become one axis: tiles have whole lines, and all of them
   // pass for a panel of B, or a block of one.
   void JoinLines();
+  // Lines of unknown length: tiles go on from one to the next, and find each row of A.
+  void JoinOpenLines();
 
   // As many whole lines, and of as many vectors of columns, as make the most sums in registers.
   void ChooseLines();

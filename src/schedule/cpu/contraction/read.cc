@@ -292,6 +292,7 @@ class Reader {
     }
     if (best == left.size()) return false;
     c_.row = left[best];
+    c_.walks_windows = in_windows_.count(c_.row.var.get()) != 0;
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
     c_.outer_a = left;
     FindOtherRow(*a, *out);

@@ -21,6 +21,7 @@ constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
 
 Stmt TileEmitter::Run() {
   ffi::Array<Stmt> seq = {BindStart(), tir::AllocBuffer(acc_)};
+  BindRows(&seq);
   if (next_.has_value()) next_->Bind(&seq);
   for (int64_t set = 0; set < num_sets_; ++set) {
     EachRegister([&](int64_t row, const Columns& c, bool) {

@@ -92,6 +92,9 @@ class TileEmitter {
   // The groups of one register's columns as words.
   Expr RightWords(const Columns& c, bool last) const;
 
+  // Where the rows of joined lines begin in A, one after the other.
+  void BindRows(ffi::Array<Stmt>* seq);
+
   // A at `row` of the tile.  Where rows are a fixed distance apart, all of them are found from one
   // address: a pointer for each would leave too few registers.
   Expr LeftAt(int64_t row) const;
@@ -240,6 +243,7 @@ class TileEmitter {
   Buffer correction_;  // 128 times the sum of each column of B
   const Expr k128 = ir::Const(Int(32), static_cast<int32_t>(0x80808080));  // in each byte
   Var row_start_{"row_start", Int(64)};  // of lines: the first line
+  std::vector<Var> rows_of_a_;           // of joined lines
   std::optional<NextOfB> next_;
 };
 

@@ -57,9 +57,38 @@ Expr TileEmitter::RightWords(const Columns& c, bool last) const {
   return c_.b_in_words ? all : ir::CallIntrin(Int(32, c.lanes), Intrin::kReinterpret, {all});
 }
 
+void TileEmitter::BindRows(ffi::Array<Stmt>* seq) {
+  if (!c_.joined.has_value()) return;
+  const auto& [line, place] = *c_.joined;
+  const Expr begin = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.stage.reduce)->rest();
+  Expr at_line = ir::FloorDiv(row_start_, place.extent),
+       at_place = row_start_ - at_line * place.extent;
+  for (int64_t row = 0; row < part_.rows; ++row) {
+    const Var line_of_row("line", Int(64)), place_of_row("place", Int(64));
+    seq->push_back(tir::Bind(line_of_row, at_line));
+    seq->push_back(tir::Bind(place_of_row, at_place));
+    ffi::Map<Var, Expr> map;
+    map.Set(line.var, line_of_row);
+    map.Set(place.var, place_of_row);
+    rows_of_a_.emplace_back("row_of_a", Int(64));
+    seq->push_back(tir::Bind(rows_of_a_.back(), tir::Substitute(begin, map)));
+    const Expr is_end = ir::Equal(place_of_row + Expr(1), place.extent);
+    at_line = line_of_row + ir::Select(is_end, Expr(1), Expr(0));
+    at_place = ir::Select(is_end, Expr(0), place_of_row + Expr(1));
+  }
+}
+
 Expr TileEmitter::LeftAt(int64_t row) const {
   const auto* load = c_.LoadOf(c_.a);
   ffi::Map<Var, Expr> map;
+  if (c_.joined.has_value()) {
+    const auto offset = LinearOffset::Of(load->indices[0], c_.stage.reduce);
+    const Expr at = rows_of_a_[static_cast<size_t>(row)] + (load->indices[0] - offset->rest());
+    LoadReplacer replacer;
+    replacer.values.emplace_back(load, tir::BufferLoad(load->buffer, {analyzer_->Simplify(at)},
+                                                       load->predicate, load->span));
+    return replacer.Mutate(c_.a);
+  }
   const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
   if (!linear.has_value() || !ir::AsInt(linear->Coeff(c_.row.var)).has_value()) {
     map.Set(c_.row.var, RowAt(row));

@@ -73,7 +73,10 @@ Stmt TileEmitter::Sum() const {
 bool TileEmitter::TakesOneStep(const Machine& machine) const {
   const std::vector<Columns>& columns = part_.columns;
   const int64_t sums = part_.rows * static_cast<int64_t>(columns.size());
-  return sums * 6 >= machine.num_vectors * 5 || columns.back().lanes < columns.front().lanes;
+  // Beside eight addresses of rows less is left already.
+  const bool are_most =
+      sums * 6 >= machine.num_vectors * 5 || (c_.joined.has_value() && part_.rows >= 8);
+  return are_most || columns.back().lanes < columns.front().lanes;
 }
 
 int64_t TileEmitter::StepsAtOnce() const {
