@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "arith/same.h"
 #include "schedule/access.h"
 #include "schedule/stage.h"
 
@@ -33,11 +32,11 @@ bool OnlyMovesData(const Expr& e) {
 }
 
 // out[axes...]: each axis once, in order, over the whole buffer.
-bool StoresEveryElementInOrder(const Stage& s) {
+bool StoresEveryElementInOrder(const Stage& s, arith::Analyzer* analyzer) {
   if (s.indices.size() != s.spatial.size()) return false;
   for (size_t i = 0; i < s.indices.size(); ++i) {
     if (!s.indices[i].same_as(s.spatial[i].var)) return false;
-    if (!arith::SameScalar(s.spatial[i].extent, s.out->shape()[i])) return false;
+    if (!analyzer->ProveEqual(s.spatial[i].extent, s.out->shape()[i])) return false;
   }
   return true;
 }
@@ -101,7 +100,7 @@ class Inliner {
         !temps_.count(producer.out->get()))
       return false;
     if (only_loads_ && !producer.value.as<BufferLoadObj>()) return false;
-    if (!StoresEveryElementInOrder(producer)) return false;
+    if (!StoresEveryElementInOrder(producer, &analyzer_)) return false;
     int uses = 0;
     std::vector<size_t> users;
     for (size_t i = 0; i < program_.stages.size(); ++i) {

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -166,3 +168,32 @@ def test_windows_along_one_axis(known: bool, images: int | None, target: str) ->
             vm.set_num_threads(threads)
             got = vm["main"](relaxvm.runtime.tensor(data)).numpy()
             np.testing.assert_array_equal(got, np.maximum(one_row, 0), err_msg=f"{width} {window}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_padding_that_depends_on_the_size_is_not_written(target: str) -> None:
+    """SAME of TensorFlow with a step of two: an odd size has one more before than an even one."""
+    batch, height, width = (relaxvm.tirx.Var(name, "int64") for name in "bhw")
+    w = RNG.integers(-3, 4, (3, 3, 1, 40)).astype("float32")
+    x = relax.Var("x", relax.TensorType([batch, height, width, 40], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            before, zero = [0, height % 2, width % 2, 0], relax.const(0.0, "float32")
+            padded = builder.emit(op.rvm.pad(x, before, [0, 1, 1, 0], zero))
+            conv = op.nn.conv2d(
+                padded, relax.const(w), 2, groups=40, data_layout="NHWC", kernel_layout="HWIO"
+            )
+            out = builder.emit_output(conv)
+        builder.emit_func_output(out)
+    mod = builder.get()
+    text = relaxvm.compile(mod, target=target, stop_after="scheduled").script()
+    kernel = text[text.index("def fused_pad_conv2d") :]
+    rows = re.search(r"T\.parallel\((.*?), annotations", kernel).group(1)
+    assert "h" in rows and not re.search(r"alloc_buffer\(\(.*w", kernel)  # threads share a picture
+    vm = relaxvm.VirtualMachine(relaxvm.compile(mod, target=target), relaxvm.cpu())
+    for size in [(1, 6, 9), (2, 9, 6), (1, 1, 1), (1, 2, 30), (1, 7, 31)]:
+        data = RNG.integers(-3, 4, (*size, 40)).astype("float32")
+        pad = (size[1] % 2, size[2] % 2, 1, 1)
+        want = reference(data, w, 2, 1, pad)
+        np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(data)).numpy(), want)

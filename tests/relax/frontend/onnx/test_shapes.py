@@ -65,6 +65,26 @@ def test_where_of_a_shape_that_is_never_negative(import_text):
     assert "R.Tensor((n, m)" in script and not any(name in script for name in TENSORS)
 
 
+HALVED = """g (float[n, 4, h] x) => (float[a, b, c, d] y) {
+    first = Constant<value_ints = [0]>() end = Constant<value_ints = [9223372036854775807]>()
+    axis = Constant<value_ints = [2]>() one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>()
+    z = Slice(x, first, end, axis, two)
+    h = Shape<start = 2>(x) less = Sub(h, one) half = Div(less, two) size = Add(half, one)
+    n = Shape<start = 0, end = 1>(x) shape = Concat<axis = 0>(n, two, two, size) y = Reshape<allowzero = 1>(z, shape)
+}"""
+
+
+def test_a_size_that_is_divided_towards_zero_is_that_of_the_input(
+    import_text, make_model, run_model_once
+):
+    """What PyTorch writes for the size of what it has cut or convolved; another one only where nothing is left."""
+    assert "R.Tensor((n, 2, 2, (h + 1) // 2)" in import_text(HALVED)
+    run = run_model_once(make_model(HALVED, 17))
+    for h in (1, 2, 5, 8):
+        x = np.arange(8 * h, dtype="f4").reshape(2, 4, h)
+        np.testing.assert_array_equal(run({"x": x})[0], x[:, :, ::2].reshape(2, 2, 2, -1))
+
+
 def test_what_depends_on_data_is_read_while_running(import_text):
     script = import_text(
         "g (float[n] x, int64[1] k) => (float[m] y) { z = Expand(x, k) y = Exp(z) }"

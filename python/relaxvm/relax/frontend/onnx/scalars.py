@@ -13,7 +13,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from relaxvm import _compiler, tirx
+from relaxvm import _compiler, relax, tirx
+from relaxvm.relax.analysis import free_symbolic_vars
+from relaxvm.tirx.stmt_functor import substitute
 
 from .values import NUMBERS
 
@@ -65,6 +67,14 @@ class Scalars:
         if not is_symbolic(a) and not is_symbolic(b):
             return a == b
         return a is b or _prove_equal(_wrap(a), _wrap(b))
+
+    def same_unless_empty(self, a: Any, b: Any) -> bool:
+        """Surely equal where no dimension is 0?"""
+        if self.same(a, b) or not (is_symbolic(a) and is_symbolic(b)):
+            return self.same(a, b)
+        variables = free_symbolic_vars(relax.ShapeExpr([a, b]))
+        longer = {v: tirx.Var(v.name, "int64") + 1 for v in variables}
+        return self.same(substitute(a, longer), substitute(b, longer))
 
     def differ(self, a: Any, b: Any) -> bool:
         """Surely unequal?"""

@@ -73,11 +73,27 @@ def reshaped_dims(g: Graph, have: list, wanted: list, allowzero: bool) -> list:
                 raise InvalidModel(f"shape {wanted} is not allowed: one -1, nothing below")
             rest = i
         dims.append(d)
+    dims = _as_they_are(g, have, dims)
     if rest is not None:
         dims[rest] = _left_over(g, have, dims, rest)
     elif s.differ(g.product(have), g.product(dims)):
         raise InvalidModel(f"an input of shape {have} cannot have shape {dims}")
     return dims
+
+
+def _as_they_are(g, have, dims):
+    """Dimensions in the input's words, where they differ from its own for an empty input alone.
+
+    PyTorch's exporter divides lengths as integers, towards zero: 1 + (h - 1) / 4 says 1 where an h of 0 has no windows.
+    """
+    open_dims = [h for h in have if is_symbolic(h)]
+
+    def said(d):
+        if not is_symbolic(d) or any(g.scalars.same(d, h) for h in open_dims):
+            return d
+        return next((h for h in open_dims if g.scalars.same_unless_empty(d, h)), d)
+
+    return [said(d) for d in dims]
 
 
 def _left_over(g, have, dims, rest):
