@@ -50,14 +50,14 @@ def test_both_forms_are_there_where_either_axis_may_be_long() -> None:
     assert [("if t <= b:" in text or "if b >= t:" in text) for text in scheduled] == [False, True]
 
 
-def picture(w: np.ndarray) -> relaxvm.IRModule:
-    """A convolution of 20 rows of an unknown number of pixels, channels last."""
-    width = relaxvm.tirx.Var("t", "int64")
-    x = relax.Var("x", relax.TensorType([1, 20, width, w.shape[2]], "float32"))
+def convolution(sizes: list, w: np.ndarray, **how: int) -> relaxvm.IRModule:
+    """Of pictures of these sizes (a text: an unknown one), channels last."""
+    sizes = [relaxvm.tirx.Var(s, "int64") if isinstance(s, str) else s for s in sizes]
+    x = relax.Var("x", relax.TensorType([*sizes, w.shape[2]], "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            call = op.nn.conv2d(x, relax.const(w), 2, 1, data_layout="NHWC", kernel_layout="HWIO")
+            call = op.nn.conv2d(x, relax.const(w), **how, data_layout="NHWC", kernel_layout="HWIO")
             out = builder.emit_output(call)
         builder.emit_func_output(out)
     return builder.get()
@@ -65,10 +65,11 @@ def picture(w: np.ndarray) -> relaxvm.IRModule:
 
 def test_tiles_go_along_the_columns_of_a_picture() -> None:
     w = RNG.integers(-3, 4, (3, 3, 24, 32)).astype("float32")
-    text = relaxvm.compile(picture(w), stop_after="scheduled").script()
+    picture = convolution([1, 20, "t"], w, strides=2, padding=1)
+    text = relaxvm.compile(picture, stop_after="scheduled").script()
     second = re.findall(r"left_1: T.float32 = \w+\[(.*)\]", text)
     assert second and all(index.endswith(" + 48") for index in second)  # two pixels further
-    vm = relaxvm.VirtualMachine(relaxvm.compile(picture(w)), relaxvm.cpu())
+    vm = relaxvm.VirtualMachine(relaxvm.compile(picture), relaxvm.cpu())
     for columns in (1, 2, 9, 40):
         x = RNG.integers(-3, 4, (1, 20, columns, 24)).astype("float32")
         padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -77,28 +78,14 @@ def test_tiles_go_along_the_columns_of_a_picture() -> None:
         np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), want)
 
 
-def pictures(w: np.ndarray) -> relaxvm.IRModule:
-    """A convolution of an unknown number of small pictures, whose windows reach farther than a picture."""
-    batch = relaxvm.tirx.Var("b", "int64")
-    x = relax.Var("x", relax.TensorType([batch, 14, 14, w.shape[2]], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            call = op.nn.conv2d(
-                x, relax.const(w), padding=12, dilation=12, data_layout="NHWC", kernel_layout="HWIO"
-            )
-            out = builder.emit_output(call)
-        builder.emit_func_output(out)
-    return builder.get()
-
-
 def test_tiles_go_along_a_small_picture_and_not_along_the_batch() -> None:
     w = RNG.integers(-3, 4, (3, 3, 24, 32)).astype("float32")
-    text = relaxvm.compile(pictures(w), stop_after="scheduled").script()
+    pictures = convolution(["b", 14, 14], w, padding=12, dilation=12)  # windows reach farther
+    text = relaxvm.compile(pictures, stop_after="scheduled").script()
     assert "left_1" in text and not re.search(
         r"left_1: T.float32 = .* \+ 4704\]", text
     )  # a picture further
-    vm = relaxvm.VirtualMachine(relaxvm.compile(pictures(w)), relaxvm.cpu())
+    vm = relaxvm.VirtualMachine(relaxvm.compile(pictures), relaxvm.cpu())
     for batch in (1, 3):
         x = RNG.integers(-3, 4, (batch, 14, 14, 24)).astype("float32")
         padded = np.pad(x, ((0, 0), (12, 12), (12, 12), (0, 0)))

@@ -9,19 +9,24 @@ namespace {
 // A tile finds its rows once; that is little beside so many steps of the sum.
 constexpr int64_t kFewestStepsOfJoined = 512;
 
+// The line of a point of both axes, and its place there.
+ffi::Map<Var, Expr> PointOf(const Axis& line, const Axis& place, const Var& all) {
+  ffi::Map<Var, Expr> map;
+  map.Set(line.var, ir::FloorDiv(all, place.extent));
+  map.Set(place.var, ir::FloorMod(all, place.extent));
+  return map;
+}
+
 // Where lines follow each other without a gap, the point `all` of both axes stands for a place in
 // the first line.
 Expr PlaceOf(const Expr& index, const Axis& line, const Axis& place, const Var& all,
              arith::Analyzer* analyzer) {
-  ffi::Map<Var, Expr> map;
+  ffi::Map<Var, Expr> map = PointOf(line, place, all);
   const auto linear = LinearOffset::Of(index, {line, place});
   if (linear.has_value() &&
       analyzer->ProveEqual(linear->Coeff(line.var), linear->Coeff(place.var) * place.extent)) {
     map.Set(line.var, Expr(0));
     map.Set(place.var, all);
-  } else {
-    map.Set(line.var, ir::FloorDiv(all, place.extent));
-    map.Set(place.var, ir::FloorMod(all, place.extent));
   }
   return analyzer->Simplify(tir::Substitute(index, map));
 }
@@ -40,9 +45,7 @@ void ContractionEmitter::JoinLines() {
       (c_.guard.defined() && (UsesVar(c_.guard, line.var) || UsesVar(c_.guard, c_.row.var))))
     return;
   const Axis all{Var("row", Int(64)), analyzer_->Simplify(line.extent * c_.row.extent)};
-  ffi::Map<Var, Expr> map;
-  map.Set(line.var, ir::FloorDiv(all.var, *width));
-  map.Set(c_.row.var, ir::FloorMod(all.var, *width));
+  const ffi::Map<Var, Expr> map = PointOf(line, c_.row, all.var);
   c_.a = tir::Substitute(c_.a, map);
   c_.stage.indices = c_.stage.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
   if (c_.stage.finish.defined()) c_.stage.finish = tir::Substitute(c_.stage.finish, map);
@@ -87,10 +90,8 @@ void ContractionEmitter::JoinOpenLines() {
             read.get(),
             tir::BufferLoad(read->buffer, read->indices.Map(moved), read->predicate, read->span));
     }
-    ffi::Map<Var, Expr> map;
-    map.Set(line.var, ir::FloorDiv(all.var, place.extent));
-    map.Set(place.var, ir::FloorMod(all.var, place.extent));
-    c_.stage.finish = tir::Substitute(replacer.Mutate(c_.stage.finish), map);
+    c_.stage.finish =
+        tir::Substitute(replacer.Mutate(c_.stage.finish), PointOf(line, place, all.var));
   }
   c_.outer_a.pop_back();
   c_.row = all;
