@@ -120,12 +120,12 @@ Type InferPadBy(TypeCtx& ctx, const NoAttrs&) {
   if (!dims) return ctx.Result(std::nullopt, x->ndim, x->dtype);
   Dims result;
   for (size_t d = 0; d < dims->size(); ++d) {
-    for (const Expr& amount : {(*before)[d], (*after)[d]}) {
-      if (ctx.Prove(ir::Less(amount, Expr(0))))
-        ctx.Error(ErrorKind::kValueError, "cannot add ", DescribeExpr(amount),
-                  " elements to dimension ", d, "; relax.strided_slice cuts off");
+    const Expr size = ctx.Simplify((*before)[d] + (*dims)[d] + (*after)[d]);
+    if (ctx.Prove(ir::Less(size, Expr(0)))) {
+      ctx.Error(ErrorKind::kValueError, "before and after cut more off dimension ", d, " than its ",
+                DescribeExpr((*dims)[d]), " elements");
     }
-    result.push_back(ctx.Simplify((*before)[d] + (*dims)[d] + (*after)[d]));
+    result.push_back(size);
   }
   return ctx.Result(result, x->dtype);
 }
@@ -212,12 +212,13 @@ OpDef rvm_pad() {
       .name = "rvm.pad",
       .doc = "Elements of one value added around a tensor; how many may depend on dimensions.",
       .args = {{"data", "The tensor."},
-               {"before", "How many before each dimension, 0 or more.", ArgKind::kShape},
-               {"after", "How many after each dimension, 0 or more.", ArgKind::kShape},
+               {"before", "How many before each dimension; below 0 cuts off.", ArgKind::kShape},
+               {"after", "How many after each dimension; below 0 cuts off.", ArgKind::kShape},
                {"pad_value", "A tensor without dimensions, of the element type of data."}},
-      .reference = "out = np.pad(data, list(zip(before, after)), constant_values=pad_value)",
+      .reference = "out = pad(data, np.ravel(list(zip(before, after))), pad_value, 'constant')",
       .samples = {{{"data: f32[3, 4]", "before=[1, 0]", "after=[2, 3]", "pad_value: f32[]"}},
-                  {{"data: i8[5]", "before=[0]", "after=[0]", "pad_value: i8[]"}}},
+                  {{"data: i8[5]", "before=[0]", "after=[0]", "pad_value: i8[]"}},
+                  {{"data: f32[4, 5]", "before=[-1, 0]", "after=[1, -2]", "pad_value: f32[]"}}},
       .type = InferPadBy,
       .compute = ComputePadBy,
       .layout = LayoutOf(LayoutRule::Kind::kShapes),

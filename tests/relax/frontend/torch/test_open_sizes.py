@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 pytestmark = pytest.mark.peer
@@ -21,6 +23,26 @@ def cases() -> dict:
         table = torch.arange(64.0)[max(0, 64 - x.shape[1]) :]
         return x + table
 
+    def same(x):
+        """TensorFlow's padding, whose sizes are real numbers on the way."""
+        pads = [max(0, (math.ceil(n / 2) - 1) * 2 + 3 - n) for n in x.shape[2:]]
+        return F.pad(x, [pads[1] // 2, pads[1] - pads[1] // 2, 0, pads[0]])
+
+    def framed(x):
+        """Pixels are added along one axis and cut off along the other, or the other way round."""
+        more = x.shape[2] - x.shape[3]
+        return F.pad(x, [more // 2, more - more // 2, -more // 2, 0], value=2.0)
+
+    def parts(x):
+        n, m = x.shape
+        cut = (
+            round(n / 2),
+            math.floor(n / 2 + 0.75),
+            torch.sym_int(m / 3 * 2),
+            math.ceil((n + m) / 3),
+        )
+        return tuple(x.sum() + torch.ones(k) for k in cut)
+
     fourier = lambda x: (torch.fft.fft(x).real, torch.fft.rfft(x).abs())
     image, other = (1, 3, 8, 9), (1, 3, 15, 7)
     found = {mode: (resize(mode), image, other, (2, 3)) for mode in ("nearest", "bilinear", "bicubic", "nearest-exact")}  # fmt: skip
@@ -32,12 +54,15 @@ def cases() -> dict:
         "windows": (lambda x: x.unfold(1, 3, 1), (2, 7), (2, 9), (1,)),
         "median": (lambda x: (x.median(0), x.median()), (5, 3), (8, 3), (0,)),
         "any": (lambda x: (x > 9).any(0), (5, 3), (8, 3), (0,)),
+        "same": (same, image, other, (2, 3)),
+        "framed": (framed, image, other, (2, 3)),
+        "parts": (parts, (4, 7), (5, 12), (0, 1)),
         "cut": (cut, (2, 8), (2, 11), (1,)),
         "fourier": (fourier, (2, 8), (2, 11), (1,)),
     }
 
 
-NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut fourier".split()  # fmt: skip
+NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

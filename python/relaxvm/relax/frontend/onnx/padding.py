@@ -45,7 +45,7 @@ def window_counts(
 
 
 def pad_constant(g: Graph, x: Any, before: list, after: list, value: Any) -> Any:
-    """`x` with `value` (a number, or a scalar tensor) around it; amounts are not negative."""
+    """`x` with `value` (a number, or a scalar tensor) around it; negative amounts cut off."""
     # The attribute of nn.pad is a double: a wider integer is written as a tensor.
     number = isinstance(value, float) or (isinstance(value, int) and float(value) == value)
     is_known = not any(is_symbolic(p) for p in (*before, *after))

@@ -7,7 +7,6 @@ PyTorch names its unknown sizes s77, s12 .. (of inputs) and u0, u1 .. (known onl
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -64,7 +63,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "PowByNatural": _power,
     "FloorDiv": _floordiv,
     "CleanDiv": _floordiv,
-    "IntTrueDiv": _floordiv,
     "Mod": _floormod,
     "PythonMod": _floormod,
     "ModularIndexing": lambda a, b, c: _floormod(_floordiv(a, b), c),
@@ -76,11 +74,30 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+Ratio = tuple[Size, Size]  # numerator and denominator, which is above 0
+
+
+def _times(a: Ratio, b: Ratio) -> Ratio:
+    return a[0] * b[0], a[1] * b[1]
+
+
+def _plus(a: Ratio, b: Ratio) -> Ratio:
+    return a[0] * b[1] + b[0] * a[1], a[1] * b[1]
+
+
+def _round(n: Size, d: Size) -> Size:
+    """To the nearest, halves to the even one, as Python does."""
+    up = _floordiv(2 * n + d, 2 * d)
+    is_no_half = _FUNCTIONS["Min"](_floormod(2 * n + d, 2 * d), 1)
+    return up - (1 - is_no_half) * _floormod(up, 2)
+
+
 # Of numerator and denominator; sizes are not below 0, so cutting off is rounding down.
-_ROUNDED: dict[str, Callable[[Any, int], Any]] = {
+_ROUNDED: dict[str, Callable[[Any, Any], Any]] = {
     "TruncToInt": _floordiv,
     "FloorToInt": _floordiv,
     "CeilToInt": lambda n, d: _floordiv(n + d - 1, d),
+    "RoundToInt": _round,
 }
 _MAX_DENOMINATOR = 1 << 12
 
@@ -167,7 +184,7 @@ class Symbols:
                 kept.remove(arg)
         return kept
 
-    def _ratio(self, expr: Any) -> tuple[Size, int]:
+    def _ratio(self, expr: Any) -> Ratio:
         """A real number made of sizes as numerator and denominator, without rounding errors."""
         if isinstance(expr, (sympy.Float, sympy.Rational)):
             fraction = Fraction(float(expr))
@@ -176,12 +193,14 @@ class Symbols:
             return fraction.numerator, fraction.denominator
         if isinstance(expr, (sympy.Mul, sympy.Add)):
             parts = [self._ratio(a) for a in expr.args]
-            common = math.prod(d for _, d in parts)
-            if isinstance(expr, sympy.Mul):
-                return _FUNCTIONS["Mul"](*(n for n, _ in parts)), common
-            return _FUNCTIONS["Add"](*(n * (common // d) for n, d in parts)), common
+            return functools.reduce(_times if isinstance(expr, sympy.Mul) else _plus, parts)
         if type(expr).__name__ == "ToFloat":
             return self.of(expr.args[0]), 1
+        if type(expr).__name__ in ("IntTrueDiv", "FloatTrueDiv"):
+            a, b = (self._ratio(x) for x in expr.args)
+            return _times(a, (b[1], b[0]))
+        if expr.is_integer:
+            return self.of(expr), 1
         raise UnsupportedProgram(f"the size {expr} has the operation {type(expr).__name__}")
 
     def _product(self, expr: Any) -> Size:

@@ -379,9 +379,9 @@ def _pad(g, x, pads, value, mode, axes):
     before, after = [0] * rank, [0] * rank
     for i, axis in enumerate(axes):
         before[axis], after[axis] = pads[i], pads[i + len(axes)]
-    x, before, after = _cut(g, x, before, after)
     if mode == "constant":
         return pad_constant(g, x, before, after, value)
+    x, before, after = _cut(g, x, before, after)
     if any(is_symbolic(p) for p in before + after):
         for axis, (low, high) in enumerate(zip(before, after)):
             x = _repeat_border(g, x, axis, low, high, mode)

@@ -224,20 +224,10 @@ for _rank in (1, 2, 3):
 def constant_pad(g: Graph, x: Any, pad: Sequence[int], value: float = 0.0) -> Any:
     """`pad` counts from the last axis on; what is negative is cut off."""
     before, after = _by_axis(g, x, pad)
-    cut = [i for i in range(g.rank(x)) if _negative(before[i]) or _negative(after[i])]
-    if cut:
-        shape = g.shape(x)
-        begin = [-before[i] if _negative(before[i]) else 0 for i in cut]
-        end = [shape[i] + (after[i] if _negative(after[i]) else 0) for i in cut]
-        x = g.emit(op.strided_slice(x, cut, begin, end, [1] * len(cut)))
-        before = [0 if _negative(b) else b for b in before]
-        after = [0 if _negative(a) else a for a in after]
+    if not all(isinstance(v, int) for v in before + after):
+        return op.rvm.pad(x, before, after, g.const(value, g.dtype(x)))
     width = [v for pair in zip(before, after) for v in pair]
-    return (
-        op.nn.pad(x, width, pad_value=value)
-        if any(not isinstance(v, int) or v for v in width)
-        else x
-    )
+    return op.nn.pad(x, width, pad_value=value) if any(width) else x
 
 
 def _by_axis(g: Graph, x: Any, pad: Sequence[int]) -> tuple[list, list]:
