@@ -172,7 +172,9 @@ Stmt ContractionEmitter::Compute() {
   std::optional<RowRanges> ranges;
   if (c_.guard.defined() && UsesVar(c_.guard, c_.row.var)) ranges = RowRanges::Of(c_, c_.row);
   if (ranges.has_value()) {
-    if (auto parts = ranges->Known(c_, analyzer_)) return ComputeRanges(*parts, panel, chunk);
+    const auto parts = ranges->Known(c_, analyzer_);
+    if (GoesByTaps(*ranges, parts.has_value())) return ComputeTaps(*ranges, panel, chunk);
+    if (parts.has_value()) return ComputeRanges(*parts, panel, chunk);
   }
   if (!ranges.has_value()) JoinLines();
   ChooseRows();

@@ -120,6 +120,16 @@ class RowRanges {
   Contraction Any(const Contraction& c, arith::Analyzer* analyzer) const;
   Stmt Each(const Expr& begin, const Expr& end, const Stmt& body) const;
 
+  // Of the sum, which axis the guard asks for, and what it asks beside; null: nothing.
+  size_t Asked() const { return axis_; }
+  const Expr& Others() const { return others_; }
+  // The first row that has `step` of that axis, and the one behind the last.
+  Expr BeginOf(const Expr& step) const;
+  Expr EndOf(const Expr& step) const;
+  // At one point of all axes of the sum but the innermost one, which variables stand for; rows are
+  // counted from `begin` on.
+  Contraction Tap(const Contraction& c, const Expr& begin, arith::Analyzer* analyzer) const;
+
  private:
   // row * `row` + step * `step` + rest >= 0, where `row` and `step` have the same sign.
   struct Condition {
@@ -128,8 +138,6 @@ class RowRanges {
   };
   Contraction Restricted(const Contraction& c, const Expr& begin, const Expr& rows,
                          const Expr& first, const Expr& steps, arith::Analyzer* analyzer) const;
-  Expr BeginOf(const Expr& step) const;
-  Expr EndOf(const Expr& step) const;
 
   Axis row_{Var("row", Int(64)), Expr(1)};
   size_t axis_ = 0;  // of the sum, that the guard asks for

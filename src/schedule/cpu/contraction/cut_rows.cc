@@ -68,7 +68,7 @@ std::optional<RowRanges> RowRanges::Of(const Contraction& c, const Axis& row) {
   return ranges;
 }
 
-// The first row that has `step`, as far as the row's own place goes: no later for a higher one.
+// No later for a higher step.
 Expr RowRanges::BeginOf(const Expr& step) const {
   Expr begin = 0;
   for (const Condition& on : conditions_) {
@@ -78,7 +78,6 @@ Expr RowRanges::BeginOf(const Expr& step) const {
   return ir::Min(begin, row_.extent);
 }
 
-// Behind the last one.
 Expr RowRanges::EndOf(const Expr& step) const {
   Expr end = row_.extent;
   for (const Condition& on : conditions_) {
@@ -142,6 +141,17 @@ std::optional<std::vector<Contraction>> RowRanges::Known(const Contraction& c,
 
 Contraction RowRanges::Any(const Contraction& c, arith::Analyzer* analyzer) const {
   return Restricted(c, begin_, rows_, first_, some_, analyzer);
+}
+
+Contraction RowRanges::Tap(const Contraction& c, const Expr& begin,
+                           arith::Analyzer* analyzer) const {
+  Contraction tap = c;
+  ffi::Map<Var, Expr> map;
+  map.Set(row_.var, row_.var + begin);
+  tap.a = SimplifyOffsets(tir::Substitute(c.a, map), analyzer);
+  tap.stage.reduce = {c.stage.reduce.back()};
+  tap.guard = Expr();
+  return tap;
 }
 
 // Every row has one first step and one behind the last one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What chooses the tiles of a contraction and their order, and writes its loops: contraction.cc;
-// sums that go by blocks: blocks.cc; how much makes a task: tasks.cc; what tiles fetch while they
-// compute: fetch.cc.
+// sums that go by blocks: blocks.cc, by elements of a kernel: taps.cc; how much makes a task:
+// tasks.cc; what tiles fetch while they compute: fetch.cc.
 #pragma once
 
 #include "schedule/cpu/contraction/contraction.h"
@@ -69,6 +69,20 @@ class ContractionEmitter {
   // A chunk of rows, range by range.
   Stmt OfRanges(const RowRanges& ranges, const Var& panel, const Expr& chunk);
 
+  // Is the sum that a guard cuts long enough to go by single elements of the kernel?
+  bool GoesByTaps(const RowRanges& ranges, bool are_known) const;
+  Stmt ComputeTaps(const RowRanges& ranges, const Var& panel, const Var& chunk);
+  // The lines of a task of taps, the rows that it has of each, and the sums: `rows` for each line.
+  struct TapSums {
+    Axis line;
+    Expr first_line, lines, first_row, rows_here, rows;
+    Buffer sums;
+  };
+  Stmt ZeroSums(const Buffer& sums, const Expr& rows) const;
+  Stmt EachTap(const RowRanges& ranges, const Var& panel, const TapSums& task) const;
+  std::optional<PartOfNext> NextTap(const Contraction& tap, const Var& panel,
+                                    const Expr& tiles) const;
+
   // All chunks of rows and panels of B (groups of panels, where the sum goes by blocks), `body`:
   // those of one of each.
   Stmt OverAll(const Var& panel, const Var& chunk, const Expr& chunks, const Stmt& body,
@@ -129,7 +143,7 @@ class ContractionEmitter {
 
   // The part for each of `tiles` tiles of `steps` steps of the sum, of which the first one is
   // `map`'s.
-  std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles);
+  std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles) const;
 
   // Does a panel of B have a place from which the next one is found?
   bool HasNextPanel() const;

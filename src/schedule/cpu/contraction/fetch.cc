@@ -60,7 +60,7 @@ bool ContractionEmitter::PanelsAreRuns() const {
 }
 
 std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, int64_t steps,
-                                                     const Expr& tiles) {
+                                                     const Expr& tiles) const {
   if (c_.fetch_depth > 0 || !PanelsAreRuns() || ir::AsInt(tiles).value_or(1) > kTilesThatHidePanels)
     return std::nullopt;
   map.Set(c_.vector.var, Expr(0));
