@@ -151,7 +151,7 @@ class Scheduler {
     const Stage plain = SplitAxes(PlainStage(form, input, product, output), &context_.analyzer);
     const auto direct = EmitContraction(plain, context_.machine, &context_.analyzer);
     RELAXVM_CHECK(direct.has_value()) << "a convolution with the plain weights is no contraction";
-    return tir::IfThenElse(HasFewTiles(form, input, output, context_.machine), *direct, tiles);
+    return tir::IfThenElse(HasFewTiles(form, output, context_.machine), *direct, tiles);
   }
 
   // A contraction whose vectors would be mostly empty.

@@ -21,8 +21,6 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
-constexpr int64_t kMostTiles = 24;  // of a block: weights are read once for each block
-constexpr int64_t kMostTilesOfBytes = 48;
 constexpr int64_t kFewestTiles = 4;  // of a block, so that products of few rows are left
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
@@ -39,7 +37,7 @@ class WinogradEmitter {
         output_(FlattenStage(output, analyzer)),
         machine_(machine),
         analyzer_(analyzer),
-        tile_(form.Tile()),
+        tile_(form.tile),
         size_(form.Size()),
         points_(size_ * size_),
         lanes_(machine.Lanes(4)),
@@ -50,10 +48,10 @@ class WinogradEmitter {
         at_height_(has_depth_ ? 2 : 1),
         images_(input.spatial[2].extent),
         depth_(has_depth_ ? output.spatial[1].extent : Expr(1)),
-        down_(input.spatial[2 + at_height_].extent),
-        across_(input.spatial[3 + at_height_].extent),
         height_(output.spatial[at_height_].extent),
         breadth_(output.spatial[at_height_ + 1].extent),
+        down_(analyzer->Simplify(form.TilesOf(height_))),
+        across_(analyzer->Simplify(form.TilesOf(breadth_))),
         taps_(has_depth_ ? ir::AsInt(product.reduce[0].extent).value() : 1),
         channels_(form.channels),
         filters_(form.filters),
@@ -134,13 +132,10 @@ class WinogradEmitter {
     return ir::And(ir::LessEqual(0, first), ir::Less(first + reach, size));
   }
 
-  // As many tiles as leave their transforms in five eighths of the cache, all blocks alike: each
-  // block reads all weights.  Of a number of images that is not known each one is cut alike, or as
-  // many as fit are one block.
+  // All blocks alike: each reads all weights.  Of a number of images that is not known each one is
+  // cut alike, or as many as fit are one block.
   void ChooseBlock() {
-    const int64_t bytes_of_tile = points_ * SizeInBytes(form_.Transformed()) * stride_;
-    const int64_t fit = std::clamp<int64_t>(machine_.l2_bytes * 5 / 8 / bytes_of_tile, 6,
-                                            form_.of_bytes ? kMostTilesOfBytes : kMostTiles);
+    const int64_t fit = form_.MostTiles(machine_);
     if (has_depth_) return ChooseLayers(fit);
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
     block_ = fit;
@@ -176,7 +171,7 @@ class WinogradEmitter {
   // results as the kernel is deep.
   void ChooseLayers(int64_t fit) {
     tiles_ = analyzer_->Simplify(down_ * across_);
-    const int64_t tiles = ir::AsInt(tiles_).value_or(kMostTiles);
+    const int64_t tiles = ir::AsInt(tiles_).value_or(fit);
     layers_ = std::min(ir::AsInt(depth_).value_or(kUsualLayers), kMostLayers);
     if (tiles * layers_ < fit) layers_ = std::min(ir::AsInt(depth_).value_or(fit), fit / tiles);
     layers_ = Even(ir::AsInt(depth_).value_or(layers_), layers_);
@@ -249,7 +244,7 @@ class WinogradEmitter {
   // The input transform along one axis.  `s`: registers for four vectors.
   std::vector<Expr> TransformInput(const std::vector<Expr>& d, const Registers& s,
                                    ffi::Array<Stmt>* seq) const {
-    if (form_.of_bytes) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+    if (tile_ == 2) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
     seq->push_back(s.Put(0, Fma(-kFF, d[2], d[4])));
     seq->push_back(s.Put(1, Fma(-kFF, d[1], d[3])));
@@ -264,7 +259,7 @@ class WinogradEmitter {
   }
   std::vector<Expr> TransformOutput(const std::vector<Expr>& m, const Registers& s,
                                     ffi::Array<Stmt>* seq) const {
-    if (form_.of_bytes) return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
+    if (tile_ == 2) return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
     seq->push_back(s.Put(0, m[1] + m[2]));
     seq->push_back(s.Put(1, m[1] - m[2]));
@@ -504,8 +499,8 @@ class WinogradEmitter {
   bool has_depth_;
   size_t at_height_;                             // dimension of data and result
   Expr images_, depth_;                          // of the result
-  Expr down_, across_;                           // of tiles
   Expr height_, breadth_;                        // of the result
+  Expr down_, across_;                           // of tiles
   int64_t taps_;                                 // of the kernel along the depth
   int64_t channels_, filters_;                   // of a group
   int64_t width_, panels_;                       // of the weights of a group

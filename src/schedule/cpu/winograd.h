@@ -13,6 +13,10 @@
 // weights at compile time.  With the points 0, +-5/8, +-3/2 and infinity the largest error stays
 // within twice that of adding up the nine products (docs/performance.md).
 //
+// Tiles of 2x2, F(2x2, 3x3) with the points 0, +-1 and infinity, have 16 products instead of 36:
+// 9 / 4 instead of 4 times fewer than there were, but weights less than twice as large instead of
+// four times.  They are for images of few tiles, and for weights that would not fit into a cache.
+//
 // Bytes, where the machine multiplies their 16-bit halves, have F(2x2, 3x3) with the points 0, +-1
 // and infinity: V and four times U are integers of 16 bits, products go by pairs of channels, and
 // the sums in 32 bits are four times the results, exactly.
@@ -40,11 +44,11 @@ struct WinogradForm {
   int64_t dilation = 1;                       // of y and x
   std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
 
+  int64_t tile = 4;        // results of one along y, or x
   bool of_bytes = false;   // by integers
   bool has_plain = false;  // the kernel's nine elements stand behind the points of each panel
 
-  int64_t Tile() const { return of_bytes ? 2 : 4; }  // results of a tile along y, or x
-  int64_t Size() const { return Tile() + 2; }        // of its input, and of the transform
+  int64_t Size() const { return tile + 2; }  // of a tile's input, and of the transform
   int64_t Points() const { return Size() * Size(); }
   int64_t PointsAndPlain() const { return Points() + (has_plain ? 9 : 0); }  // of a panel
   int64_t Pair() const { return of_bytes ? 2 : 1; }  // channels that a product takes together
@@ -52,9 +56,11 @@ struct WinogradForm {
   DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
   DLDataType Summed() const { return of_bytes ? Int(32) : Float(32); }
   int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
+  // As many as leave their transforms in five eighths of the second cache.
+  int64_t MostTiles(const Machine& machine) const;
   // Rows (or columns) of tiles of `size` results, and the first result of one.
   Expr TilesOf(const Expr& size) const;
-  Expr PlaceOf(const Expr& tile) const;
+  Expr PlaceOf(const Expr& at) const;
 };
 
 // Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes. Sums of bytes
@@ -64,8 +70,7 @@ std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at);
 // `output`, and whether there are so few tiles that it is faster.
 Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& product,
                  const Stage& output);
-Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
-                 const Machine& machine);
+Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine);
 // All three, tile block by tile block; `output` with what finishes it.
 Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,
                   const Stage& output, const Machine& machine, arith::Analyzer* analyzer);

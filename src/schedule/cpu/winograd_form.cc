@@ -2,6 +2,7 @@
 // WinogradOperand: from a convolution to the three stages of its Winograd form, and back
 // (ReadWinograd).
 #include <algorithm>
+#include <cmath>
 
 #include "schedule/cpu/context.h"
 #include "schedule/cpu/convolution.h"
@@ -26,12 +27,14 @@ WinogradLoad LoadsOf(const Buffer& buffer) {
 
 WinogradForm FormOf(const Convolution& c, const Machine& machine) {
   const int64_t width = target::PanelVectors(machine, c.filters, 4, c.of_bytes) * machine.Lanes(4);
-  return {c.channels, c.filters, width, c.groups, c.dilation, c.before, c.of_bytes};
+  WinogradForm form{c.channels, c.filters, width, c.groups, c.dilation, c.before};
+  form.of_bytes = c.of_bytes;
+  if (c.of_bytes) form.tile = 2;
+  return form;
 }
 
 // That a core gets in the time of one multiply-add of vectors.
 constexpr double kBytesFromMemory = 3, kBytesFromCache = 12;
-constexpr double kBytesFetched = 4;  // from memory, ahead
 // So many cores take all that memory gives.
 constexpr double kCoresOfMemory = 6;
 
@@ -39,7 +42,13 @@ double ShareOfMemory(const Machine& machine) {
   return std::min(1.0, kCoresOfMemory / std::max(machine.num_cores, 1));
 }
 
-constexpr int64_t kUsualDepth = 16;  // of a volume whose size is not known
+// Of a block: weights are read once for each block.
+constexpr int64_t kMostTiles = 24, kMostSmallTiles = 48;
+// In hundredths of its time, what the form must take less than the convolution as it is written.
+constexpr int64_t kHundredths = 100, kOfPlain = 110;
+constexpr double kGain = 1.2, kGainInDoubt = 1.5;  // where the form is worth it
+constexpr double kMemoryTaken = 1.1;               // what large weights must be worth
+constexpr int64_t kUsualDepth = 16;                // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
 constexpr int64_t kManyWeights = 96 * 96;  // for each kernel element: code for both forms pays
 
@@ -99,20 +108,26 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
 // In the time of a multiply-add of vectors; `steps` are those of a pixel's sum, `in` and `out` are
 // vectors of channels and of filters.
 double CostOfPixel(double steps, double out) { return steps * out + 6; }
-// 3 cycles of the product's tiles are lost for each register; the transforms move 36 vectors in and
-// out.
-double CostOfTile(double depth, double in, double out) {
-  return 36 * (depth + 3) * out + 300 * in + 260 * out;
+// 3 cycles of the product's tiles are lost for each register; the transforms move the points'
+// vectors in and out.
+double CostOfTile(const WinogradForm& form, double depth, double in, double out) {
+  const auto points = static_cast<double>(form.Points());
+  const double moved = form.tile == 2 ? 75 * in + 65 * out : 300 * in + 260 * out;
+  return points * (depth + 3) * out + moved;
 }
 
-// Is the form clearly faster?  In cycles of one multiply-add of vectors; measured shares.
-bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& machine) {
-  const int64_t lanes = machine.Lanes(4);
-  if (c.of_bytes) return IsWorthItForBytes(c, form, machine);
-  // Groups that do not fill a vector lie side by side in one where they are computed directly.
-  if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3 || (c.groups > 1 && c.filters < lanes))
-    return false;
-  const int64_t at = c.has_depth ? 2 : 1;
+// Of work and what is fetched meanwhile.
+double Beside(double work, double reading) {
+  return std::max(work, reading) + std::min(work, reading) / 2;
+}
+
+// Of a convolution of floats, in cycles of one multiply-add of vectors; measured shares.
+struct Costs {
+  double direct = 0, tiles = 0;
+  bool fits = false;  // do the transformed weights leave room in the last cache?
+};
+Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& machine) {
+  const int64_t lanes = machine.Lanes(4), at = c.has_depth ? 2 : 1;
   auto size = [&](int64_t dim, int64_t usual) {
     return ir::AsInt(c.out.shape()[dim]).value_or(usual);
   };
@@ -127,28 +142,60 @@ bool IsWorthIt(const Convolution& c, const WinogradForm& form, const Machine& ma
   const auto depth = static_cast<double>(c.channels * c.layers);
   const double share =
       c.leaves_padding_out ? ShareOnData(c, at, 1) * ShareOnData(c, at + 1, 2) : 1.0;
-  // Weights come from memory in each run, as those of other layers are used between two.
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
-  const double bytes = 4.0 * 36 * columns * depth, direct_bytes = bytes / 4;
+  const double of_point = 4.0 * columns * depth;
+  const double bytes = static_cast<double>(form.Points()) * of_point;
+  const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
+  // Weights come from memory in each run, as those of other layers are used between two, and once
+  // more for each block of tiles.
   const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
+  Costs costs;
+  costs.fits = bytes * static_cast<double>(c.groups) <= cache / 3;
   const double steps = 9 * share * depth / static_cast<double>(c.neighbours);
-  const double direct = images * static_cast<double>(height * across) * CostOfPixel(steps, out) +
-                        direct_bytes / from_memory;
+  costs.direct = Beside(images * static_cast<double>(height * across) * CostOfPixel(steps, out),
+                        9 * of_point / from_memory);
+  const double blocks = std::ceil(tiles / static_cast<double>(form.MostTiles(machine)));
   // Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
-  const double work = tiles * CostOfTile(depth, again * in, out);
-  const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
-  // Transformed weights are four times as large; read once more for some two dozen tiles.
-  const double reading =
-      bytes / from_memory + bytes / kBytesFromCache * std::max(0.0, tiles / 24 - 1);
-  return bytes * static_cast<double>(c.groups) <= cache / 3 && (work + reading) * 1.2 < direct;
+  costs.tiles = Beside(
+      tiles * CostOfTile(form, depth, again * in, out),
+      bytes / from_memory + (blocks - 1) * bytes / (costs.fits ? kBytesFromCache : from_memory));
+  return costs;
+}
+
+bool AreSizesKnown(const Convolution& c) {
+  const int64_t at = c.has_depth ? 2 : 1;
+  return ir::AsInt(c.out.shape()[at]).has_value() && ir::AsInt(c.out.shape()[at + 1]).has_value();
+}
+
+// The size of the tiles with which the form is clearly faster; 0: it is with none.
+int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& machine) {
+  if (c.of_bytes) return IsWorthItForBytes(c, form, machine) ? form.tile : 0;
+  const int64_t lanes = machine.Lanes(4);
+  // Groups that do not fill a vector lie side by side in one where they are computed directly.
+  if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3 || (c.groups > 1 && c.filters < lanes))
+    return 0;
+  int64_t best = 0;
+  double least = 0;
+  for (int64_t tile : {4, 2}) {
+    form.tile = tile;
+    const Costs costs = CostsOf(c, form, machine);
+    // Nobody knows whether there will be as many tiles as such weights need.
+    const bool is_doubtful = !costs.fits && !AreSizesKnown(c);
+    if (tile == 4 && is_doubtful) continue;
+    const double time = tile == 4 && !costs.fits ? costs.tiles * kMemoryTaken : costs.tiles;
+    if (costs.tiles * (is_doubtful ? kGainInDoubt : kGain) < costs.direct &&
+        (best == 0 || time < least)) {
+      best = tile;
+      least = time;
+    }
+  }
+  return best;
 }
 
 // Images may be so small that reading four times as many weights takes longest.
 bool NeedsPlain(const Convolution& c) {
-  const bool is_known =
-      ir::AsInt(c.out.shape()[1]).has_value() && ir::AsInt(c.out.shape()[2]).has_value();
-  return !is_known && !c.has_depth && c.groups == 1 && c.dilation == 1 && !c.of_bytes &&
+  return !AreSizesKnown(c) && !c.has_depth && c.groups == 1 && !c.of_bytes &&
          c.channels * c.filters >= kManyWeights;
 }
 
@@ -275,6 +322,8 @@ std::optional<WinogradForm> CandidateOf(const Stage& input, const Stage& product
   auto extent = [](const Axis& axis) { return ir::AsInt(axis.extent).value_or(0); };
   WinogradForm form{extent(product.reduce.back()), 0, ir::AsInt(weight.shape()[3]).value_or(0)};
   form.of_bytes = weight.elem_dtype() == Int(16);
+  form.tile = extent(output.reduce[0]) - 2;
+  if (form.tile != 2 && (form.tile != 4 || form.of_bytes)) return std::nullopt;
   form.has_plain = !ir::IsIntValue(weight.shape()[1], form.Points());
   if (!ir::IsIntValue(weight.shape()[1], form.PointsAndPlain())) return std::nullopt;
   const int64_t channels = extent(input.spatial.back()), filters = extent(output.spatial.back());
@@ -334,7 +383,8 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   if (last.IsOpaque() || !last.out.has_value() || !func->params.back().same_as(*last.out))
     return std::nullopt;
   WinogradForm form = FormOf(*c, machine);
-  if (!IsWorthIt(*c, form, machine)) return std::nullopt;
+  form.tile = TileWorthIt(*c, form, machine);
+  if (form.tile == 0) return std::nullopt;
   form.has_plain = NeedsPlain(*c);
 
   ffi::Array<Expr> shape = {form.groups * form.PanelsOfGroup(), form.PointsAndPlain(),
@@ -363,34 +413,49 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
                        TransformWeights(*c, form, plain, shape), shape, form.Transformed()};
 }
 
-Expr HasFewTiles(const WinogradForm& form, const Stage& input, const Stage& output,
-                 const Machine& machine) {
+Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
   const auto depth = static_cast<double>(form.channels),
              in = static_cast<double>((form.channels + lanes - 1) / lanes),
              out = static_cast<double>((form.filters + lanes - 1) / lanes);
-  const double bytes = static_cast<double>(form.channels * form.PanelsOfGroup() * form.width * 4),
-               fetched = kBytesFetched * ShareOfMemory(machine);
-  auto reading = [&](int64_t points) {
-    return Expr(static_cast<int64_t>(static_cast<double>(points) * bytes / fetched));
+  const double of_point =
+                   static_cast<double>(form.channels * form.PanelsOfGroup() * form.width * 4),
+               from_memory = kBytesFromMemory * ShareOfMemory(machine);
+  auto cost = [&](const Expr& places, double work_of_place, const Expr& points) {  // twice
+    const Expr work = places * Expr(static_cast<int64_t>(work_of_place)),
+               reading = points * Expr(static_cast<int64_t>(of_point / from_memory));
+    return work + reading + ir::Max(work, reading);
   };
-  const Expr pixels =
-      output.spatial[0].extent * output.spatial[1].extent * output.spatial[2].extent;
-  const Expr tiles = input.spatial[2].extent * input.spatial[3].extent * input.spatial[4].extent;
-  const auto of_pixel = static_cast<int64_t>(CostOfPixel(9 * depth, out)),
-             of_tile = static_cast<int64_t>(CostOfTile(depth, in, out));
-  return ir::Less(pixels * Expr(of_pixel) + reading(9),
-                  tiles * Expr(of_tile) + reading(form.Points()));
+  // Of three elements of the kernel along an axis those that are not on padding, for all places.
+  Expr products = output.spatial[0].extent, elements = 1, tiles = output.spatial[0].extent;
+  for (int64_t d : {1, 2}) {
+    const Expr& size = output.spatial[static_cast<size_t>(d)].extent;
+    const Expr beside = ir::Max(size - Expr(form.before[static_cast<size_t>(d)]), 0);
+    products = products * (size + beside * Expr(2));
+    elements = elements * ir::Select(ir::Less(0, beside), Expr(3), Expr(1));
+    tiles = tiles * form.TilesOf(size);
+  }
+  return ir::Less(
+      cost(products, CostOfPixel(depth, out), elements) * Expr(kHundredths),
+      cost(tiles, CostOfTile(form, depth, in, out), Expr(form.Points())) * Expr(kOfPlain));
+}
+
+int64_t WinogradForm::MostTiles(const Machine& machine) const {
+  const int64_t lanes = machine.Lanes(SizeInBytes(Transformed()));
+  const int64_t stride = (channels + lanes - 1) / lanes * lanes;
+  const int64_t bytes = Points() * SizeInBytes(Transformed()) * stride;
+  return std::clamp<int64_t>(machine.l2_bytes * 5 / 8 / bytes, 6,
+                             tile == 2 ? kMostSmallTiles : kMostTiles);
 }
 
 Expr WinogradForm::TilesOf(const Expr& size) const {
-  const Expr tiles = ir::CeilDiv(size, Tile() * dilation);
+  const Expr tiles = ir::CeilDiv(size, tile * dilation);
   return dilation == 1 ? tiles : tiles * Expr(dilation);
 }
 
-Expr WinogradForm::PlaceOf(const Expr& tile) const {
-  if (dilation == 1) return tile * Expr(Tile());
-  return ir::FloorDiv(tile, dilation) * Expr(Tile() * dilation) + ir::FloorMod(tile, dilation);
+Expr WinogradForm::PlaceOf(const Expr& at) const {
+  if (dilation == 1) return at * Expr(tile);
+  return ir::FloorDiv(at, dilation) * Expr(tile * dilation) + ir::FloorMod(at, dilation);
 }
 
 std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at) {

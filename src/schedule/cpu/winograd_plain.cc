@@ -17,8 +17,8 @@ Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& prod
   const Buffer weight(reads[reads[0].same_as(*input.out) ? 1 : 0]), data(ReadsOf(input)[0]);
   const Axis down{Var("down", Int(64)), kTaps}, across{Var("across", Int(64)), kTaps},
       channel{Var("channel", Int(64)), form.channels};
-  const Expr y = output.spatial[1].var + down.var - Expr(form.before[1]),
-             x = output.spatial[2].var + across.var - Expr(form.before[2]);
+  const Expr y = output.spatial[1].var + down.var * Expr(form.dilation) - Expr(form.before[1]),
+             x = output.spatial[2].var + across.var * Expr(form.dilation) - Expr(form.before[2]);
   const Var& filter = output.spatial[3].var;
   auto on_data = [&](const Expr& place, int64_t d) {
     return ir::And(ir::LessEqual(0, place), ir::Less(place, data.shape()[d]));

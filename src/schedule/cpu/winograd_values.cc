@@ -19,31 +19,33 @@ constexpr double kAtZero = kNN * kFF, kAtNear = 2 * kNN * (kNN - kFF),
 
 // Row a: the coefficients of the product of (x - point) over all points but the a-th.
 const Rows& InputOf(const WinogradForm& form) {
-  static const Rows floats = {
+  static const Rows large = {
       {kNN * kFF, 0, -(kNN + kFF), 0, 1, 0}, {0, -kNear * kFF, -kFF, kNear, 1, 0},
       {0, kNear * kFF, -kFF, -kNear, 1, 0},  {0, -kFar * kNN, -kNN, kFar, 1, 0},
       {0, kFar * kNN, -kNN, -kFar, 1, 0},    {0, kNN * kFF, 0, -(kNN + kFF), 0, 1}};
-  static const Rows bytes = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
-  return form.of_bytes ? bytes : floats;
+  static const Rows small = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
+  return form.tile == 2 ? small : large;
 }
 // Column a: the powers of the a-th point.
 const Rows& OutputOf(const WinogradForm& form) {
-  static const Rows floats = {{1, 1, 1, 1, 1, 0},
-                              {0, kNear, -kNear, kFar, -kFar, 0},
-                              {0, kNN, kNN, kFF, kFF, 0},
-                              {0, kNN * kNear, -kNN * kNear, kFF * kFar, -kFF * kFar, 1}};
-  static const Rows bytes = {{1, 1, 1, 0}, {0, 1, -1, -1}};
-  return form.of_bytes ? bytes : floats;
+  static const Rows large = {{1, 1, 1, 1, 1, 0},
+                             {0, kNear, -kNear, kFar, -kFar, 0},
+                             {0, kNN, kNN, kFF, kFF, 0},
+                             {0, kNN * kNear, -kNN * kNear, kFF * kFar, -kFF * kFar, 1}};
+  static const Rows small = {{1, 1, 1, 0}, {0, 1, -1, -1}};
+  return form.tile == 2 ? small : large;
 }
 // Row i: the i-th powers of the points over the product of their distances to the others; of bytes
 // twice that.
 const Rows& WeightOf(const WinogradForm& form) {
-  static const Rows floats = {
+  static const Rows large = {
       {1 / kAtZero, 1 / kAtNear, 1 / kAtNear, 1 / kAtFar, 1 / kAtFar, 0},
       {0, kNear / kAtNear, -kNear / kAtNear, kFar / kAtFar, -kFar / kAtFar, 0},
       {0, kNN / kAtNear, kNN / kAtNear, kFF / kAtFar, kFF / kAtFar, 1}};
+  static const Rows small = {{1, .5, .5, 0}, {0, .5, -.5, 0}, {0, .5, .5, 1}};
   static const Rows bytes = {{2, 1, 1, 0}, {0, 1, -1, 0}, {0, 1, 1, 2}};
-  return form.of_bytes ? bytes : floats;
+  if (form.of_bytes) return bytes;
+  return form.tile == 2 ? small : large;
 }
 constexpr int64_t kShift = 2;  // four times the results
 
@@ -72,10 +74,10 @@ bool HasDepth(const Indices& i) { return i.size() == 7; }
 // Where `place` lies among the results of its tile, and which tile that is.
 Expr InTile(const WinogradForm& form, const Expr& place) {
   const Expr of_image = form.dilation == 1 ? place : ir::FloorDiv(place, form.dilation);
-  return ir::FloorMod(of_image, form.Tile());
+  return ir::FloorMod(of_image, form.tile);
 }
 Expr TileOf(const WinogradForm& form, const Expr& place) {
-  const Expr tile = ir::FloorDiv(place, form.Tile() * form.dilation);
+  const Expr tile = ir::FloorDiv(place, form.tile * form.dilation);
   if (form.dilation == 1) return tile;
   return tile * Expr(form.dilation) + ir::FloorMod(place, form.dilation);
 }
