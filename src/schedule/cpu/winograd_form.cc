@@ -50,7 +50,7 @@ constexpr double kGain = 1.2, kGainInDoubt = 1.5;  // where the form is worth it
 constexpr double kMemoryTaken = 1.1;               // what large weights must be worth
 constexpr int64_t kUsualDepth = 16;                // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
-constexpr int64_t kManyWeights = 96 * 96;  // for each kernel element: code for both forms pays
+constexpr int64_t kManyWeights = 64 * 64;  // for each kernel element: code for both forms pays
 
 // Of the windows along dimension `d` and three elements of the kernel, the share on data.
 double ShareOnData(const Convolution& c, int64_t d, size_t spatial) {

@@ -56,6 +56,7 @@ CASES = {
         [{"x": (1, 3, 8, 9)}, {"x": (2, 3, 1, 17)}], 17),
     "conv transpose same": (
         IMAGE + "{ y = ConvTranspose<strides=[2,2], auto_pad=\"SAME_UPPER\">(x, wide) }", IMAGES, 17),
+    "compress by a mask": (ROW.replace("[a, b]", "[a]") + "{ r = Relu(x) b = Cast<to=9>(r) y = Compress(x, b) }", ROWS, 17),
     "max pool": (IMAGE + "{ y = MaxPool<kernel_shape=[3,2], strides=[2,2], pads=[1,0,1,1]>(x) }", IMAGES, 17),
     "max pool ceil": (
         IMAGE + "{ y = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(x) }", IMAGES, 17),

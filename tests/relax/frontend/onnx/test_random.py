@@ -56,6 +56,11 @@ def test_nodes_without_seeds_differ(make_model, run_model_once):
     assert np.mean(y == z) < 0.01
 
 
+def test_a_seed_of_zero_is_one_like_others(draw):
+    y = draw("RandomUniformLike<seed=0.0>")()
+    assert 0 < y[0] and abs(y.mean() - 0.5) < 0.01
+
+
 def test_bernoulli_hits_as_often_as_it_should(draw):
     chances = np.repeat(np.float32([0, 0.25, 1]), 20_000)
     y = draw("Bernoulli<seed=2.0, dtype=6>", "int32")(chances).reshape(3, -1)

@@ -184,7 +184,9 @@ def nonzero(g: Graph, x: Expr) -> Expr:
 @onnx_op("Compress", since=9)
 def compress(g: Graph, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
     if axis is None:
-        x, axis = g.emit(op.reshape(x, [g.product(g.shape(x))])), 0
+        # A mask of the input's shape, as Paddle's masked_select writes it, has its elements in the same order.
+        x, condition = (g.emit(op.reshape(v, [g.product(g.shape(v))])) for v in (x, condition))
+        axis = 0
     chosen = g.named(op.nonzero(condition))
     return op.take(x, op.reshape(chosen, [g.shape(chosen)[1]]), axis=g.axis(axis, g.rank(x)))
 

@@ -21,6 +21,8 @@ from ..graph import Graph
 from ..registry import Expr, onnx_op
 from ..values import Value
 
+# 0 is what the hash makes of 0: a seed of 0 is another number.
+_SEED_OF_ZERO = 0x9E3779B97F4A7C15
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -34,7 +36,7 @@ def _mixed(g: Graph, x: Any) -> Any:
 def _seed_words(g: Graph, seed: int | float | None) -> tuple[Any, Any]:
     """Two numbers of 32 bits; without a seed others in every run."""
     if seed is not None:
-        bits = struct.unpack("<Q", struct.pack("<d", float(seed)))[0]
+        bits = struct.unpack("<Q", struct.pack("<d", float(seed)))[0] ^ _SEED_OF_ZERO
         return tuple(g.constant(word, "uint32") for word in (bits & 0xFFFFFFFF, bits >> 32))
     bits = g.emit_effect("vm.builtin.random_seed", ty=relax.TensorType((), "int64"))
     words = op.memory.view(op.reshape(bits, [1]), [2], "uint32")
