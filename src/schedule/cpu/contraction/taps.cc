@@ -41,13 +41,16 @@ Stmt ContractionEmitter::ComputeTaps(const RowRanges& ranges, const Var& panel, 
                                              kMostRowsOfChunk, kMostPoints);
   const Expr rows = Named("rows_of_chunk", ir::Max(ir::Min(c_.row.extent, kMostRowsOfChunk), 1));
   const Expr across = analyzer_->Simplify(ir::CeilDiv(c_.row.extent, rows));
-  const int64_t tasks = machine_.num_cores > 1 ? kTasksPerThread * machine_.num_cores : 1;
+  // Each task reads its panel: a large one is shared by few.
+  const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
+  const int64_t of_panel = *ir::AsInt(depth) * width_ * SizeInBytes(c_.acc);
+  const int64_t each = of_panel <= machine_.l2_bytes / 8 ? kTasksPerThread : 1;
+  const int64_t tasks = machine_.num_cores > 1 ? each * machine_.num_cores : 1;
   const Expr others = panels_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a) * across;
   const Expr parts = ir::CeilDiv(Expr(tasks), ir::Max(others, 1));
   const Expr lines =
       Named("lines_of_task",
             ir::Max(ir::Min(ir::CeilDiv(line.extent, parts), ir::FloorDiv(Expr(points), rows)), 1));
-  const Expr depth = analyzer_->Simplify(NumPoints(c_.stage.reduce));
   c_.fetch_b = HowToFetchB(BytesOfB(depth));
 
   Var first_line("first_line", Int(64)), lines_here("lines_here", Int(64)),
