@@ -119,25 +119,34 @@ def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None
     np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(x)).numpy(), alone)
 
 
-# channels, filters, padding
-OPEN = [(512, 640, 1), (128, 96, 1), (96, 104, 1), (128, 128, 0), (96, 128, 2)]
+# channels, filters, padding, groups, dilation
+OPEN = [
+    (512, 640, 1, 1, 1),
+    (128, 96, 1, 1, 1),
+    (96, 104, 1, 1, 1),
+    (128, 128, 0, 1, 1),
+    (96, 128, 2, 1, 1),
+    (256, 256, 1, 16, 1),
+    (120, 104, 1, 2, 1),
+    (128, 96, 2, 1, 2),
+    (96, 96, 1, 1, 3),  # less padding than dilation
+]
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("channels, filters, padding", OPEN)
-def test_images_of_few_tiles_and_of_many(
-    channels: int, filters: int, padding: int, dtype: str, target: str
-) -> None:
-    module, _, w, bias = convolution((1, 3, 3, channels, filters, padding), 3, dtype)
+@pytest.mark.parametrize("case", OPEN, ids=str)
+def test_images_of_few_tiles_and_of_many(case: tuple[int, ...], dtype: str, target: str) -> None:
+    channels, _, padding, _, dilation = case
+    module, _, w, bias = convolution((1, 9, 9, *case), 3, dtype)
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
     rng = np.random.default_rng(1)
     error = 4e-6 if dtype == "float32" else 2e-3
     for shape in [(1, 1, 1), (1, 3, 4), (2, 5, 5), (0, 6, 8), (3, 2, 9), (1, 7, 7), (1, 20, 21)]:
-        if min(shape[1:]) + 2 * padding < 3:
+        if min(shape[1:]) + 2 * padding <= 2 * dilation:
             continue
         x = rng.standard_normal((*shape, channels), dtype=np.float32).astype(dtype)
-        want = expected((*shape, channels, filters, padding), x, w, bias)
+        want = expected((*shape, *case), x, w, bias)
         vm.set_num_threads(1)
         alone = vm["main"](relaxvm.runtime.tensor(x)).numpy()
         assert alone.shape == want.shape
@@ -265,7 +274,8 @@ def test_tiles_are_small_where_the_cache_does_not_hold_larger_weights() -> None:
 def test_plain_weights_stand_behind_the_points_where_images_may_be_small() -> None:
     assert points(convolution((1, 28, 28, 128, 128, 1), 3)[0]) == 36 + 9
     assert points(convolution((1, 28, 28, 128, 128, 1), 1)[0]) == 36
-    assert points(convolution((1, 28, 28, 64, 64, 1), 3)[0]) == 36, "reading them is quick"
+    assert points(convolution((1, 28, 28, 256, 256, 1, 16, 1), 3)[0]) == 36 + 9
+    assert points(convolution((1, 28, 28, 48, 64, 1), 3)[0]) == 36, "reading them is quick"
 
 
 @pytest.mark.parametrize("case", GROUPS + DILATED[:2] + CASES[:2], ids=str)

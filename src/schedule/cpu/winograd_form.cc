@@ -44,11 +44,12 @@ double ShareOfMemory(const Machine& machine) {
 
 // Of a block: weights are read once for each block.
 constexpr int64_t kMostTiles = 24, kMostSmallTiles = 48;
-// In hundredths of its time, what the form must take less than the convolution as it is written.
-constexpr int64_t kHundredths = 100, kOfPlain = 110;
-constexpr double kGain = 1.2, kGainInDoubt = 1.5;  // where the form is worth it
-constexpr double kMemoryTaken = 1.1;               // what large weights must be worth
-constexpr int64_t kUsualDepth = 16;                // of a volume whose size is not known
+// How much faster the form must be: known when it is compiled, not known and with weights from
+// memory, and (in hundredths) found while running.
+constexpr double kGain = 1.2, kGainInDoubt = 1.5;
+constexpr int64_t kHundredths = 100, kGainOfRun = 110;
+constexpr double kMemoryTaken = 1.1;  // tiles of 4x4 than those of 2x2, where weights are large
+constexpr int64_t kUsualDepth = 16;   // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
 constexpr int64_t kManyWeights = 64 * 64;  // for each kernel element: code for both forms pays
 
@@ -194,9 +195,11 @@ int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& mach
 }
 
 // Images may be so small that reading four times as many weights takes longest.
-bool NeedsPlain(const Convolution& c) {
-  return !AreSizesKnown(c) && !c.has_depth && c.groups == 1 && !c.of_bytes &&
-         c.channels * c.filters >= kManyWeights;
+// Panels of several groups are no one axis to tiles.
+bool NeedsPlain(const Convolution& c, const WinogradForm& form) {
+  return !AreSizesKnown(c) && !c.has_depth && !c.of_bytes &&
+         (c.groups == 1 || form.PanelsOfGroup() == 1) &&
+         c.groups * c.channels * c.filters >= kManyWeights;
 }
 
 PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const Buffer& plain,
@@ -385,7 +388,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   WinogradForm form = FormOf(*c, machine);
   form.tile = TileWorthIt(*c, form, machine);
   if (form.tile == 0) return std::nullopt;
-  form.has_plain = NeedsPlain(*c);
+  form.has_plain = NeedsPlain(*c, form);
 
   ffi::Array<Expr> shape = {form.groups * form.PanelsOfGroup(), form.PointsAndPlain(),
                             c->layers * form.Depth(), form.width};
@@ -418,8 +421,8 @@ Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& m
   const auto depth = static_cast<double>(form.channels),
              in = static_cast<double>((form.channels + lanes - 1) / lanes),
              out = static_cast<double>((form.filters + lanes - 1) / lanes);
-  const double of_point =
-                   static_cast<double>(form.channels * form.PanelsOfGroup() * form.width * 4),
+  const double of_point = static_cast<double>(form.groups * form.channels * form.PanelsOfGroup() *
+                                              form.width * 4),
                from_memory = kBytesFromMemory * ShareOfMemory(machine);
   auto cost = [&](const Expr& places, double work_of_place, const Expr& points) {  // twice
     const Expr work = places * Expr(static_cast<int64_t>(work_of_place)),
@@ -427,7 +430,8 @@ Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& m
     return work + reading + ir::Max(work, reading);
   };
   // Of three elements of the kernel along an axis those that are not on padding, for all places.
-  Expr products = output.spatial[0].extent, elements = 1, tiles = output.spatial[0].extent;
+  const Expr images = output.spatial[0].extent * Expr(form.groups);
+  Expr products = images, elements = 1, tiles = images;
   for (int64_t d : {1, 2}) {
     const Expr& size = output.spatial[static_cast<size_t>(d)].extent;
     const Expr beside = ir::Max(size - Expr(form.before[static_cast<size_t>(d)]), 0);
@@ -437,7 +441,7 @@ Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& m
   }
   return ir::Less(
       cost(products, CostOfPixel(depth, out), elements) * Expr(kHundredths),
-      cost(tiles, CostOfTile(form, depth, in, out), Expr(form.Points())) * Expr(kOfPlain));
+      cost(tiles, CostOfTile(form, depth, in, out), Expr(form.Points())) * Expr(kGainOfRun));
 }
 
 int64_t WinogradForm::MostTiles(const Machine& machine) const {

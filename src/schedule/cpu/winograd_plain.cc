@@ -19,15 +19,18 @@ Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& prod
       channel{Var("channel", Int(64)), form.channels};
   const Expr y = output.spatial[1].var + down.var * Expr(form.dilation) - Expr(form.before[1]),
              x = output.spatial[2].var + across.var * Expr(form.dilation) - Expr(form.before[2]);
-  const Var& filter = output.spatial[3].var;
+  const Expr of_all = output.spatial[3].var;
+  const Expr group = form.groups > 1 ? ir::FloorDiv(of_all, form.filters) : Expr(0),
+             filter = form.groups > 1 ? ir::FloorMod(of_all, form.filters) : of_all;
   auto on_data = [&](const Expr& place, int64_t d) {
     return ir::And(ir::LessEqual(0, place), ir::Less(place, data.shape()[d]));
   };
   const Expr point = Expr(form.Points()) + down.var * Expr(kTaps) + across.var;
   const Expr times =
-      ir::Cast(form.Summed(), data.Load({output.spatial[0].var, y, x, channel.var})) *
-      weight.Load(
-          {ir::FloorDiv(filter, form.width), point, channel.var, ir::FloorMod(filter, form.width)});
+      ir::Cast(form.Summed(), data.Load({output.spatial[0].var, y, x,
+                                         group * Expr(form.channels) + channel.var})) *
+      weight.Load({group * Expr(form.PanelsOfGroup()) + ir::FloorDiv(filter, form.width), point,
+                   channel.var, ir::FloorMod(filter, form.width)});
   Stage plain = output;
   plain.reduce = {down, across, channel};
   plain.value =

@@ -45,6 +45,14 @@ void ContractionEmitter::ChooseTasksOfBlocks() {
       Named("panels_of_task", ir::Select(ir::LessEqual(num_tiles_, 1), Expr(1), group));
 }
 
+Stmt ContractionEmitter::ZeroSums(const Buffer& sums, const Expr& begin, const Expr& rows) const {
+  Var vector("vector", Int(64)), lane("lane", Int(64));
+  const Expr to = begin + vector * Expr(lanes_) + lane;
+  return Loop(vector, rows * Expr(width_ / lanes_), ForKind::kSerial,
+              tir::For(lane, 0, lanes_, ForKind::kVectorized,
+                       tir::BufferStore(sums, ir::Const(c_.acc, 0), {to})));
+}
+
 std::optional<PartOfNext> ContractionEmitter::PartOfBlock(const Expr& panel, const Expr& block,
                                                           const Expr& tiles) {
   ffi::Map<Var, Expr> map = BeginOf(block);
@@ -170,11 +178,7 @@ Stmt ContractionEmitter::OfBlocks(const Var& group, const Expr& chunk) {
   const Expr panel = walks_outside_ ? Expr(0) : Expr(walked_.var);
   TilePart part{panel,       start, 0, {}, Expr(), PartialSums{sums, start, at * Expr(size)},
                 std::nullopt};
-  Var vector("vector", Int(64)), lane("lane", Int(64));
-  const Expr to = at * Expr(size) + vector * Expr(lanes_) + lane;
-  seq.push_back(over_panels(Loop(vector, rows * Expr(width_ / lanes_), ForKind::kSerial,
-                                 tir::For(lane, 0, lanes_, ForKind::kVectorized,
-                                          tir::BufferStore(sums, ir::Const(c_.acc, 0), {to})))));
+  seq.push_back(over_panels(ZeroSums(sums, at * Expr(size), rows)));
   ffi::Array<Stmt> of_block, of_panel;
   const Contraction c = OneBlock(block, &of_block);
   // After the last panel of the group the first one's next block follows, after the last block the

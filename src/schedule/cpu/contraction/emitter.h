@@ -78,7 +78,6 @@ class ContractionEmitter {
     Expr first_line, lines, first_row, rows_here, rows;
     Buffer sums;
   };
-  Stmt ZeroSums(const Buffer& sums, const Expr& rows) const;
   Stmt EachTap(const RowRanges& ranges, const Var& panel, const TapSums& task) const;
   std::optional<PartOfNext> NextTap(const Contraction& tap, const Var& panel,
                                     const Expr& tiles) const;
@@ -194,6 +193,9 @@ class ContractionEmitter {
 
   // The same contraction over one block of the sum; `seq` binds what it uses.
   Contraction OneBlock(const Var& block, ffi::Array<Stmt>* seq) const;
+
+  // Those of `rows` rows, from element `begin` on.
+  Stmt ZeroSums(const Buffer& sums, const Expr& begin, const Expr& rows) const;
 
   // A chunk of rows times a group of panels, block after block of the sum: the block's rows of A
   // and the sums stay in the second cache, its part of a panel of B while all tiles pass.

@@ -68,7 +68,7 @@ Stmt ContractionEmitter::ComputeTaps(const RowRanges& ranges, const Var& panel, 
        Bind(lines_here, ir::Min(lines, line.extent - first_line)),
        Bind(first_row, ir::FloorMod(chunk, across) * rows),
        Bind(rows_here, ir::Min(rows, c_.row.extent - first_row)), tir::AllocBuffer(sums),
-       ZeroSums(sums, lines_here * rows),
+       ZeroSums(sums, 0, lines_here * rows),
        EachTap(ranges, panel, {line, first_line, lines_here, first_row, rows_here, rows, sums}),
        tir::For(at, 0, lines_here, ForKind::kSerial,
                 SeqStmt::Flatten({Bind(line.var, first_line + at), finish}))});
@@ -79,14 +79,6 @@ Stmt ContractionEmitter::ComputeTaps(const RowRanges& ranges, const Var& panel, 
       {SeqStmt::Flatten(sizes_of_task_),
        RunTasks(c_, {{panel, panels_}, {chunk, analyzer_->Simplify(chunks)}, body, work, all},
                 analyzer_)});
-}
-
-Stmt ContractionEmitter::ZeroSums(const Buffer& sums, const Expr& rows) const {
-  Var vector("vector", Int(64)), lane("lane", Int(64));
-  return Loop(
-      vector, rows * Expr(width_ / lanes_), ForKind::kSerial,
-      tir::For(lane, 0, lanes_, ForKind::kVectorized,
-               tir::BufferStore(sums, ir::Const(c_.acc, 0), {vector * Expr(lanes_) + lane})));
 }
 
 Stmt ContractionEmitter::EachTap(const RowRanges& ranges, const Var& panel,
