@@ -103,11 +103,6 @@ CASES = {
         "b (int64 i, bool ci, seq(float[q]) v) => (bool co, seq(float[q]) w) { co = Identity(ci) "
         "f = Cast<to=1>(i) a = Add(x, f) w = SequenceInsert(v, a) }> y = ConcatFromSequence<axis=0>(s) }",
         [{"x": np.arange(4, dtype=f4), **COUNT}]),
-    "map over a sequence": (
-        "g (float[n] x, float[m] z) => (float[k] y) { s = SequenceConstruct(x, z) t = SequenceMap<"
-        "body = b (float[q] a, float[n] c) => (float[q] w) { e = ReduceSum(c) w = Add(a, e) }>(s, x) "
-        "y = ConcatFromSequence<axis=0>(t) }",
-        [{"x": np.arange(4, dtype=f4), "z": np.ones(2, f4)}, {"x": np.ones(3, f4), "z": np.ones(5, f4)}]),
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop, Scan and SequenceMap.  The branches of a condition that is known at import are imported in place."""
+"""If, Loop and Scan.  The branches of a condition that is known at import are imported in place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..subgraphs import (
     ranks_differ,
     walked,
 )
-from ..values import ItemSequence, Known, Sequence, Value
+from ..values import Known, Value
 
 
 @onnx_op("If", since=1)
@@ -70,26 +70,6 @@ def loop(
     spec = loops.Loop(count, first, list(carried), step, _count_nodes(body))
     values, gathered = loops.run(g, spec)
     return (*values, *(loops.joined(g, each) for each in gathered))
-
-
-@onnx_op("SequenceMap", since=17)
-def sequence_map(g: Graph, sequence: Value, *others: Value, body: Subgraph) -> tuple:
-    """The body once for each item; tensors beside the sequences are the same for all."""
-    sequences = [v for v in (sequence, *others) if isinstance(v, (Sequence, ItemSequence))]
-    if any(isinstance(v, ItemSequence) for v in sequences):
-        raise UnsupportedModel(
-            "the number of items must be known at import; use Loop and SequenceAt"
-        )
-    count = len(sequence.items)
-    if any(len(v.items) != count for v in sequences):
-        raise InvalidModel(f"its sequences have {[len(v.items) for v in sequences]} items")
-    results = [
-        outputs_of(
-            g, body, [v.items[i] if isinstance(v, Sequence) else v for v in (sequence, *others)]
-        )  # fmt: skip
-        for i in range(count)
-    ]
-    return tuple(Sequence(tuple(r[k] for r in results)) for k in range(len(body.output)))
 
 
 @dataclasses.dataclass(frozen=True)
