@@ -59,7 +59,7 @@ class WinogradEmitter {
         panels_(form.PanelsOfGroup()) {
     const std::vector<Var> reads = ReadsOf(product);
     weight_ = Buffer(reads[reads[0].same_as(*input.out) ? 1 : 0]);
-    stride_ = (channels_ + in_lanes_ - 1) / in_lanes_ * in_lanes_;
+    stride_ = form.Stride(machine);
     ChooseBlock();
     slots_ = block_ * (layers_ + taps_ - 1);
     input_point_ = InOddLines(slots_ * stride_, form.Transformed());

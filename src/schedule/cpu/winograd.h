@@ -56,6 +56,7 @@ struct WinogradForm {
   DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
   DLDataType Summed() const { return of_bytes ? Int(32) : Float(32); }
   int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
+  int64_t Stride(const Machine& machine) const;  // of a tile's transform: channels in registers
   // As many as leave their transforms in five eighths of the second cache.
   int64_t MostTiles(const Machine& machine) const;
   // Rows (or columns) of tiles of `size` results, and the first result of one.

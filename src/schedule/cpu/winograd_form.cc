@@ -444,10 +444,13 @@ Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& m
       cost(tiles, CostOfTile(form, depth, in, out), Expr(form.Points())) * Expr(kGainOfRun));
 }
 
-int64_t WinogradForm::MostTiles(const Machine& machine) const {
+int64_t WinogradForm::Stride(const Machine& machine) const {
   const int64_t lanes = machine.Lanes(SizeInBytes(Transformed()));
-  const int64_t stride = (channels + lanes - 1) / lanes * lanes;
-  const int64_t bytes = Points() * SizeInBytes(Transformed()) * stride;
+  return (channels + lanes - 1) / lanes * lanes;
+}
+
+int64_t WinogradForm::MostTiles(const Machine& machine) const {
+  const int64_t bytes = Points() * SizeInBytes(Transformed()) * Stride(machine);
   return std::clamp<int64_t>(machine.l2_bytes * 5 / 8 / bytes, 6,
                              tile == 2 ? kMostSmallTiles : kMostTiles);
 }
