@@ -3,20 +3,10 @@
 #include "codegen/llvm/compiler.h"
 
 #include <llvm/Analysis/TargetLibraryInfo.h>
-#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
-#include <llvm/IR/Verifier.h>
 #include <llvm/Object/ELFObjectFile.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/LICM.h>
-#include <llvm/Transforms/Scalar/LoopPassManager.h>
-#include <llvm/Transforms/Scalar/Reassociate.h>
-#include <llvm/Transforms/Scalar/SROA.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <vector>
 
@@ -41,13 +31,6 @@ std::string HostFeatures() {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
-}
-
-// The C library is absent: no loop or store may become a call of it.
-llvm::TargetLibraryInfoImpl NoLibrary(const llvm::Triple& triple) {
-  llvm::TargetLibraryInfoImpl library(triple);
-  library.disableAllFunctions();
-  return library;
 }
 
 }  // namespace
@@ -102,50 +85,6 @@ void Compiler::Prepare(llvm::Module* module) const {
     fn.addFnAttr("no-builtins");
     fn.addFnAttr(llvm::Attribute::NoUnwind);
   }
-}
-
-void Compiler::Optimize(llvm::Module* module, Effort effort) const {
-  std::string problem;
-  llvm::raw_string_ostream out(problem);
-  RELAXVM_CHECK(!llvm::verifyModule(*module, &out))
-      << "generated code of " << module->getName().str() << ": " << problem;
-
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cgam;
-  llvm::ModuleAnalysisManager mam;
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopUnrolling = tuning.LoopInterleaving = tuning.LoopVectorization =
-      effort == Effort::kFull;
-  tuning.SLPVectorization = false;
-  llvm::PassBuilder builder(machine_.get(), tuning);
-  fam.registerPass(
-      [&] { return llvm::TargetLibraryAnalysis(NoLibrary(machine_->getTargetTriple())); });
-  builder.registerModuleAnalyses(mam);
-  builder.registerCGSCCAnalyses(cgam);
-  builder.registerFunctionAnalyses(fam);
-  builder.registerLoopAnalyses(lam);
-  builder.crossRegisterProxies(lam, fam, cgam, mam);
-  if (effort == Effort::kFull) {
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
-    return;
-  }
-  llvm::FunctionPassManager functions;
-  functions.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-  functions.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  functions.addPass(llvm::InstCombinePass());
-  functions.addPass(llvm::SimplifyCFGPass());
-  llvm::LoopPassManager loops;
-  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
-  functions.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
-  if (effort == Effort::kScheduled) {
-    functions.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-    functions.addPass(llvm::InstCombinePass());
-    functions.addPass(llvm::SimplifyCFGPass());
-  }
-  llvm::ModulePassManager modules;
-  modules.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
-  modules.run(*module, mam);
 }
 
 std::string Compiler::Emit(llvm::Module* module, llvm::CodeGenFileType type) const {

@@ -85,6 +85,12 @@ const llvm::Target* BackEndFor(const llvm::Triple& triple, const std::string& te
        "; run: pip install 'mlc-llvm-static[all]', and build relaxvm with --no-build-isolation");
 }
 
+llvm::TargetLibraryInfoImpl NoLibrary(const llvm::Triple& triple) {
+  llvm::TargetLibraryInfoImpl library(triple);
+  library.disableAllFunctions();
+  return library;
+}
+
 void CheckCpu(const llvm::Target& back_end, const llvm::Triple& triple, const std::string& cpu,
               const std::string& text) {
   std::unique_ptr<llvm::MCSubtargetInfo> names(back_end.createMCSubtargetInfo(triple, "", ""));

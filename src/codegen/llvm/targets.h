@@ -4,6 +4,7 @@
 // schedules.
 #pragma once
 
+#include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 
@@ -25,6 +26,9 @@ const llvm::Target* BackEndFor(const llvm::Triple& triple, const std::string& te
 // Throws ValueError, with what is meant by `text`, when the back end knows no such CPU.
 void CheckCpu(const llvm::Target& back_end, const llvm::Triple& triple, const std::string& cpu,
               const std::string& text);
+
+// The C library is absent: no loop or store may become a call of it.
+llvm::TargetLibraryInfoImpl NoLibrary(const llvm::Triple& triple);
 
 // The features that a program may rely on, of those a loader can check: "+avx2,+fma".
 std::string RequiredFeatures(const llvm::MCSubtargetInfo& subtarget);
