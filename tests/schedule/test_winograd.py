@@ -142,7 +142,9 @@ def test_images_of_few_tiles_and_of_many(case: tuple[int, ...], dtype: str, targ
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
     rng = np.random.default_rng(1)
     error = 4e-6 if dtype == "float32" else 2e-3
-    for shape in [(1, 1, 1), (1, 3, 4), (2, 5, 5), (0, 6, 8), (3, 2, 9), (1, 7, 7), (1, 20, 21)]:
+    sizes = [(1, 1), (3, 4), (5, 5), (6, 8), (2, 9), (7, 7), (9, 10), (12, 13), (20, 21)]
+    for images, shape in zip([1, 1, 2, 0, 3, 1, 2, 1, 1], sizes, strict=True):
+        shape = (images, *shape)
         if min(shape[1:]) + 2 * padding <= 2 * dilation:
             continue
         x = rng.standard_normal((*shape, channels), dtype=np.float32).astype(dtype)
@@ -269,6 +271,14 @@ def test_tiles_are_small_where_they_are_few(case: tuple[int, ...]) -> None:
 def test_tiles_are_small_where_the_cache_does_not_hold_larger_weights() -> None:
     assert points(convolution((1, 28, 28, 512, 640, 1), 3)[0]) == 16 + 9
     assert points(convolution((1, 28, 28, 256, 256, 1), 3)[0]) == 36 + 9
+
+
+@pytest.mark.parametrize(("case", "forms"), [((128, 96), 2), ((512, 640), 1), ((48, 64), 1)])
+def test_tiles_of_both_sizes_share_weights(case: tuple[int, int], forms: int) -> None:
+    """Where sizes are open and weights for tiles of 4x4 are there, with the plain ones."""
+    module, *_ = convolution((1, 9, 9, *case, 1), 3)
+    script = relaxvm.compile(module, target=SERVER, stop_after="scheduled").script()
+    assert len(re.findall(r"product\w* = T.alloc_buffer", script)) == forms
 
 
 def test_plain_weights_stand_behind_the_points_where_images_may_be_small() -> None:

@@ -145,13 +145,18 @@ class Scheduler {
       context_.gone.insert(context_.program.stages[i].out->get());
     const Stage &input = context_.program.stages[at], &product = context_.program.stages[at + 1],
                 &output = context_.program.stages[at + 2];
-    const Stmt tiles =
-        EmitWinograd(form, input, product, output, context_.machine, &context_.analyzer);
+    auto by_tiles = [&](const WinogradForm& of) {
+      return EmitWinograd(of, input, product, output, context_.machine, &context_.analyzer);
+    };
+    Stmt tiles = by_tiles(form);
     if (!form.has_plain) return tiles;
+    const FewTiles few = WhenFewTiles(form, output, context_.machine);
+    if (few.small_are_faster.defined())
+      tiles = tir::IfThenElse(few.small_are_faster, by_tiles(form.WithSmallTiles()), tiles);
     const Stage plain = SplitAxes(PlainStage(form, input, product, output), &context_.analyzer);
     const auto direct = EmitContraction(plain, context_.machine, &context_.analyzer);
     RELAXVM_CHECK(direct.has_value()) << "a convolution with the plain weights is no contraction";
-    return tir::IfThenElse(HasFewTiles(form, output, context_.machine), *direct, tiles);
+    return tir::IfThenElse(few.plain_is_faster, *direct, tiles);
   }
 
   // A contraction whose vectors would be mostly empty.

@@ -244,8 +244,11 @@ class WinogradEmitter {
   // The input transform along one axis.  `s`: registers for four vectors.
   std::vector<Expr> TransformInput(const std::vector<Expr>& d, const Registers& s,
                                    ffi::Array<Stmt>* seq) const {
-    if (tile_ == 2) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
+    if (form_.of_larger)
+      return {Fma(-kNN, d[0], d[2]), Fma(kNear, d[1], d[2]), Fma(-kNear, d[1], d[2]),
+              Fma(-kNN, d[1], d[3])};
+    if (tile_ == 2) return {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
     seq->push_back(s.Put(0, Fma(-kFF, d[2], d[4])));
     seq->push_back(s.Put(1, Fma(-kFF, d[1], d[3])));
     seq->push_back(s.Put(2, Fma(-kNN, d[2], d[4])));
@@ -259,8 +262,13 @@ class WinogradEmitter {
   }
   std::vector<Expr> TransformOutput(const std::vector<Expr>& m, const Registers& s,
                                     ffi::Array<Stmt>* seq) const {
-    if (tile_ == 2) return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
     constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
+    // The weights of a point are divided by its distances to all other points: those to +-kFar are
+    // taken back.
+    if (form_.of_larger)
+      return {Fma(-kFF, m[0], Number(kNN - kFF) * (m[1] + m[2])),
+              Fma(kNear * (kNN - kFF), m[1] - m[2], m[3])};
+    if (tile_ == 2) return {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
     seq->push_back(s.Put(0, m[1] + m[2]));
     seq->push_back(s.Put(1, m[1] - m[2]));
     seq->push_back(s.Put(2, m[3] + m[4]));
@@ -358,7 +366,8 @@ class WinogradEmitter {
 
   // Where the weights of a point of a panel begin.
   Expr WeightsOf(const Expr& panel, const Expr& point) const {
-    return ((group_ * Expr(panels_) + panel) * Expr(form_.PointsAndPlain()) + point) *
+    return ((group_ * Expr(panels_) + panel) * Expr(form_.PointsAndPlain()) +
+            form_.PlaceOfPoint(point)) *
            Expr(taps_ * form_.Depth() * width_ * form_.Pair());
   }
   // Of what comes behind that point.

@@ -16,6 +16,9 @@
 // Tiles of 2x2, F(2x2, 3x3) with the points 0, +-1 and infinity, have 16 products instead of 36:
 // 9 / 4 instead of 4 times fewer than there were, but weights less than twice as large instead of
 // four times.  They are for images of few tiles, and for weights that would not fit into a cache.
+// Where nobody knows how many tiles there will be, they take the weights of those points of tiles
+// of 4x4 that a smaller transform has as well (0, +-5/8 and infinity), and what their factors lack
+// in the output: no weights of their own.
 //
 // Bytes, where the machine multiplies their 16-bit halves, have F(2x2, 3x3) with the points 0, +-1
 // and infinity: V and four times U are integers of 16 bits, products go by pairs of channels, and
@@ -47,10 +50,16 @@ struct WinogradForm {
   int64_t tile = 4;        // results of one along y, or x
   bool of_bytes = false;   // by integers
   bool has_plain = false;  // the kernel's nine elements stand behind the points of each panel
+  bool of_larger = false;  // tiles of 2x2 by weights for tiles of 4x4
 
   int64_t Size() const { return tile + 2; }  // of a tile's input, and of the transform
   int64_t Points() const { return Size() * Size(); }
-  int64_t PointsAndPlain() const { return Points() + (has_plain ? 9 : 0); }  // of a panel
+  // Of a panel of weights: points, these and the plain ones, and where a point's stand.
+  int64_t PointsOfWeights() const { return of_larger ? kWinogradSize * kWinogradSize : Points(); }
+  int64_t PointsAndPlain() const { return PointsOfWeights() + (has_plain ? 9 : 0); }
+  Expr PlaceOfPoint(const Expr& point) const;
+  // By the same weights.
+  WinogradForm WithSmallTiles() const;
   int64_t Pair() const { return of_bytes ? 2 : 1; }  // channels that a product takes together
   int64_t Depth() const { return (channels + Pair() - 1) / Pair(); }
   DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
@@ -68,10 +77,15 @@ struct WinogradForm {
 // are divided by a stage behind them.
 std::optional<WinogradForm> ReadWinograd(const Program& program, size_t at);
 // Of a form that has the plain weights: the convolution as it is written, with what finishes
-// `output`, and whether there are so few tiles that it is faster.
+// `output`.
 Stage PlainStage(const WinogradForm& form, const Stage& input, const Stage& product,
                  const Stage& output);
-Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine);
+// Of such a form, as found while running: are there so few tiles that the plain stage is faster,
+// and if not, are smaller tiles (undefined: there are none)?
+struct FewTiles {
+  Expr plain_is_faster, small_are_faster;
+};
+FewTiles WhenFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine);
 // All three, tile block by tile block; `output` with what finishes it.
 Stmt EmitWinograd(const WinogradForm& form, const Stage& input, const Stage& product,
                   const Stage& output, const Machine& machine, arith::Analyzer* analyzer);

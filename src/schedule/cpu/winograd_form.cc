@@ -47,7 +47,7 @@ constexpr int64_t kMostTiles = 24, kMostSmallTiles = 48;
 // How much faster the form must be: known when it is compiled, not known and with weights from
 // memory, and (in hundredths) found while running.
 constexpr double kGain = 1.2, kGainInDoubt = 1.5;
-constexpr int64_t kHundredths = 100, kGainOfRun = 110;
+constexpr int64_t kHundredths = 100, kGainOfRun = 110, kGainOfSmall = 125;
 constexpr double kMemoryTaken = 1.1;  // tiles of 4x4 than those of 2x2, where weights are large
 constexpr int64_t kUsualDepth = 16;   // of a volume whose size is not known
 constexpr int64_t kUsualSize = 64;
@@ -416,7 +416,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
                        TransformWeights(*c, form, plain, shape), shape, form.Transformed()};
 }
 
-Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine) {
+FewTiles WhenFewTiles(const WinogradForm& form, const Stage& output, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4);
   const auto depth = static_cast<double>(form.channels),
              in = static_cast<double>((form.channels + lanes - 1) / lanes),
@@ -429,24 +429,53 @@ Expr HasFewTiles(const WinogradForm& form, const Stage& output, const Machine& m
                reading = points * Expr(static_cast<int64_t>(of_point / from_memory));
     return work + reading + ir::Max(work, reading);
   };
-  // Of three elements of the kernel along an axis those that are not on padding, for all places.
   const Expr images = output.spatial[0].extent * Expr(form.groups);
-  Expr products = images, elements = 1, tiles = images;
+  auto cost_of_tiles = [&](const WinogradForm& of) {
+    const Expr tiles =
+        images * of.TilesOf(output.spatial[1].extent) * of.TilesOf(output.spatial[2].extent);
+    return cost(tiles, CostOfTile(of, depth, in, out), Expr(of.Points()));
+  };
+  // Of three elements of the kernel along an axis those that are not on padding, for all places.
+  Expr products = images, elements = 1;
   for (int64_t d : {1, 2}) {
     const Expr& size = output.spatial[static_cast<size_t>(d)].extent;
     const Expr beside = ir::Max(size - Expr(form.before[static_cast<size_t>(d)]), 0);
     products = products * (size + beside * Expr(2));
     elements = elements * ir::Select(ir::Less(0, beside), Expr(3), Expr(1));
-    tiles = tiles * form.TilesOf(size);
   }
-  return ir::Less(
-      cost(products, CostOfPixel(depth, out), elements) * Expr(kHundredths),
-      cost(tiles, CostOfTile(form, depth, in, out), Expr(form.Points())) * Expr(kGainOfRun));
+  FewTiles few;
+  Expr tiles = cost_of_tiles(form);
+  if (form.tile == 4) {
+    const Expr small = cost_of_tiles(form.WithSmallTiles());
+    few.small_are_faster = ir::Less(small * Expr(kGainOfSmall), tiles * Expr(kHundredths));
+    tiles = ir::Min(small, tiles);
+  }
+  few.plain_is_faster =
+      ir::Less(cost(products, CostOfPixel(depth, out), elements) * Expr(kHundredths),
+               tiles * Expr(kGainOfRun));
+  return few;
 }
 
 int64_t WinogradForm::Stride(const Machine& machine) const {
   const int64_t lanes = machine.Lanes(SizeInBytes(Transformed()));
   return (channels + lanes - 1) / lanes * lanes;
+}
+
+// Among the points of 4x4: the first three, and the last one.
+Expr WinogradForm::PlaceOfPoint(const Expr& point) const {
+  if (!of_larger) return point;
+  auto along = [&](const Expr& at) {
+    return at + ir::FloorDiv(at, Size() - 1) * Expr(kWinogradSize - Size());
+  };
+  return along(ir::FloorDiv(point, Size())) * Expr(kWinogradSize) +
+         along(ir::FloorMod(point, Size()));
+}
+
+WinogradForm WinogradForm::WithSmallTiles() const {
+  WinogradForm small = *this;
+  small.tile = 2;
+  small.of_larger = true;
+  return small;
 }
 
 int64_t WinogradForm::MostTiles(const Machine& machine) const {
