@@ -86,3 +86,39 @@ def test_what_is_no_number_is_0_on_the_way_through_an_integer(least, most, dtype
     got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
     want = np.nan_to_num(np.clip(np.round(x), least, most), nan=0) + np.float32(0.5)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=ivybridge", "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype,offset", [("uint8", 0), ("uint8", 126), ("uint8", 255), ("int8", 0),
+                                          ("int8", -128), ("int8", 127), ("int8", -7)])  # fmt: skip
+def test_rounded_moved_and_cut_to_the_range_of_a_byte(dtype, offset, target):
+    """As quantization does, and back; some thousand numbers, halves and the range's ends among them."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    random = np.random.default_rng(2).standard_normal(1000) * 200
+    x = np.concatenate([ODD, np.arange(-300, 300) / 2, random]).astype("float32")
+    with np.errstate(all="ignore"):
+        cut = np.clip(np.round(x) + np.float32(offset), low, high)
+        whole = np.nan_to_num(cut, nan=0).astype(dtype)
+    arg = relax.Var("x", relax.TensorType((relaxvm.tirx.Var("n", "int64"),), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [arg]):
+        with builder.dataflow():
+            moved = op.add(builder.emit(op.round(arg)), relax.const(np.float32(offset)))
+            y = builder.emit(op.clip(builder.emit(moved), low, high))
+            byte = builder.emit(op.astype(y, dtype))
+            number = builder.emit(op.astype(byte, "float32"))
+            back = builder.emit(op.subtract(number, relax.const(np.float32(offset))))
+            out = builder.emit_output(relax.Tuple([byte, number, back]))
+        builder.emit_func_output(out)
+    vm = relax.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    for part in (x, x[:64], x[:37], x[:8], x[19:20]):
+        got = [y.numpy() for y in vm["main"](relaxvm.runtime.tensor(np.ascontiguousarray(part)))]
+        start = 19 if len(part) == 1 else 0
+        want = whole[start : start + len(part)]
+        np.testing.assert_array_equal(got[0], want)
+        np.testing.assert_array_equal(got[1], want.astype("float32"))
+        np.testing.assert_array_equal(got[2], want.astype("float32") - np.float32(offset))
+        assert not np.signbit(got[2][want == offset]).any(), "0 has no sign"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 
@@ -120,14 +121,14 @@ PLANES = [
 ]
 
 
-@needs_matrices
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
-@pytest.mark.parametrize("case", PLANES, ids=str)
-def test_convolutions(case, pair):
+def convolution(
+    case: tuple[int, ...], pair: tuple[str, str], unknown: bool
+) -> tuple[relaxvm.IRModule, np.ndarray]:
+    """The module, of images whose height and width may be unknown, and its weight."""
     height, width, channels, filters, kernel, step, pads = case
-    x = random(pair[0], 2, height, width, channels)
     w = random(pair[1], kernel, kernel, channels, filters)
-    var = relax.Var("x", relax.TensorType(x.shape, pair[0]))
+    dims = [relaxvm.tirx.Var(name, "int64") for name in "hw"] if unknown else [height, width]
+    var = relax.Var("x", relax.TensorType([2, *dims, channels], pair[0]))
     builder = relax.BlockBuilder()
     with builder.function("main", [var]):
         with builder.dataflow():
@@ -142,17 +143,48 @@ def test_convolutions(case, pair):
             )
             out = builder.emit_output(relax.op.nn.relu(builder.emit(y)))
         builder.emit_func_output(out)
-    module = builder.get()
-    assert "matrix.dot" in scheduled(module, WITH_MATRICES)
+    return builder.get(), w
+
+
+def convolved(x: np.ndarray, w: np.ndarray, step: int, pads: int) -> np.ndarray:
     padded = np.pad(wide(x), ((0, 0), (pads, pads), (pads, pads), (0, 0)))
+    kernel = w.shape[0]
     rows, columns = ((size - kernel) // step + 1 for size in padded.shape[1:3])
-    want = sum(
-        padded[:, i::step, j::step][:, :rows, :columns] @ wide(w)[i, j]
-        for i, j in itertools.product(range(kernel), range(kernel))
+    return np.maximum(
+        sum(
+            padded[:, i::step, j::step][:, :rows, :columns] @ wide(w)[i, j]
+            for i, j in itertools.product(range(kernel), range(kernel))
+        ),
+        0,
     )
-    for threads in (1, 3):
-        result = run(module, x, WITH_MATRICES, threads)
-        np.testing.assert_array_equal(wide(result), np.maximum(want, 0))
+
+
+@needs_matrices
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("case", PLANES, ids=str)
+def test_convolutions(case, pair, unknown):
+    height, width, channels, _, kernel, step, pads = case
+    module, w = convolution(case, pair, unknown)
+    assert "matrix.dot" in scheduled(module, WITH_MATRICES)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=WITH_MATRICES), relaxvm.cpu())
+    # Lines that are short and long, one and several of them, an odd number too.
+    others = [(kernel, 2 * kernel), (15, 17), (6, 14), (33, 16)] if unknown else []
+    for size in [(height, width), *others]:
+        x = random(pair[0], 2, *size, channels)
+        want = convolved(x, w, step, pads)
+        for threads in (1, 3):
+            vm.set_num_threads(threads)
+            result = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+            np.testing.assert_array_equal(wide(result), want)
+
+
+@needs_matrices
+def test_short_lines_of_open_width_go_by_twos():
+    module, _ = convolution(PLANES[0], PAIRS[0], True)
+    assert re.search(r"if \S.* <= 16:", scheduled(module, WITH_MATRICES))
+    module, _ = convolution(PLANES[5], PAIRS[0], True)
+    assert not re.search(r"if \S.* <= 16:", scheduled(module, WITH_MATRICES)), "one list of rows"
 
 
 def requantize(builder: relax.BlockBuilder, y: relax.Expr) -> relax.Expr:
@@ -185,15 +217,6 @@ def test_only_where_they_fit():
     assert not uses(3, 64, 64), "few rows: B is read as fast by vectors"
     assert not uses(32, 68, 64), "17 words: no number of steps of 4 words and more"
     assert not uses(32, 64, 64, pair=("float32", "float32"))
-
-
-def test_the_unit_is_kept_awake_while_long_finishes_run():
-    text = scheduled(matmul("uint8", "int8", (64, 64, 32), False, requantize)[0], WITH_MATRICES)
-    loop = text[text.index("for row in range") :]
-    assert "matrix.dot" in loop[: loop.index("matrix.release")]
-    plain = scheduled(matmul("uint8", "int8", (64, 64, 32))[0], WITH_MATRICES)
-    loop = plain[plain.index("for row in range") :]
-    assert "matrix.dot" not in loop[: loop.index("matrix.release")]
 
 
 def test_code_is_made_on_any_machine():

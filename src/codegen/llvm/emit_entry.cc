@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The direct entry: checks of all arguments in straight-line code, then the body. What is wrong
 // is found out by a function that all kernels share, from the same checks as a list.
+// Then the packed entry, which any tvm-ffi program calls:
+// int __tvm_ffi_<name>(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result)
 // DLTensor: data 0, device 8 (type, id), ndim 16, dtype 20, shape 24, strides 32, byte_offset 40.
 #include <cstring>
 
@@ -241,6 +243,36 @@ void ProgramEmitter::DefineParameters(const Signature& sig, const std::vector<Va
     auto role = i < first_output ? BufferSlot::Role::kInput : BufferSlot::Role::kOutput;
     DefineBuffer(sig.tensors[i], data, role);
   }
+}
+
+void ProgramEmitter::EmitPacked(const Signature& sig, llvm::Function* direct,
+                                const std::string& name) {
+  std::vector<PackedParam> params;
+  size_t num_tensors = 0, num_scalars = 0;
+  for (char letter : sig.params) {
+    const ffi::String& called =
+        letter == 't' ? sig.tensors[num_tensors++]->name : sig.scalars[num_scalars++]->name;
+    std::string place = sig.name + ": argument " + std::to_string(params.size()) + " (" +
+                        std::string(called) + "): expected ";
+    const char* what = letter == 't' ? "a tensor" : letter == 'f' ? "a number" : "an integer";
+    params.push_back({letter, place + what, letter == 't' ? place + "a tensor, not null" : ""});
+  }
+  llvm::Constant* list = MakePackedList(
+      module_, sig.name + ": expected " + std::to_string(params.size()) + " arguments",
+      sig.name + ": interrupted", params);
+
+  llvm::LLVMContext& context = module_->getContext();
+  llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty();
+  auto* type = llvm::FunctionType::get(i32, {ptr, ptr, i32, ptr}, false);
+  auto* fn =
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, kPackedPrefix + name, module_);
+  fn->copyAttributesFrom(direct);
+  fn->setVisibility(llvm::GlobalValue::DefaultVisibility);
+  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", fn));
+  llvm::FunctionCallee call = SharedFunction(module_, kCallPackedSymbol, CallPackedType(context));
+  llvm::CallInst* rc = b_.CreateCall(call, {list, direct, fn->getArg(1), fn->getArg(2)});
+  rc->setTailCall();
+  b_.CreateRet(rc);
 }
 
 }  // namespace relaxvm::codegen

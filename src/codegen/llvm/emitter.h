@@ -101,7 +101,6 @@ class ProgramEmitter : private tir::StmtVisitor {
   // Leaves the function with an error.
   void Raise(llvm::Value* kind, llvm::Value* message);
   llvm::Value* LoadField(llvm::Value* base, int64_t offset, llvm::Type* type);
-  // ---- emit_packed.cc
   void EmitPacked(const Signature& sig, llvm::Function* direct, const std::string& name);
 
   // ---- emit_stmt.cc

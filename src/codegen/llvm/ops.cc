@@ -159,7 +159,9 @@ Value* ValueOps::Binary(BinaryOp op, Value* a, Value* b, DLDataType t, bool nonn
 Value* ValueOps::FloatBinary(BinaryOp op, Value* a, Value* b, DLDataType t) {
   switch (op) {
     case BinaryOp::kAdd: return b_.CreateFAdd(a, b);
-    case BinaryOp::kSub: return b_.CreateFSub(a, b);
+    case BinaryOp::kSub:
+      if (Value* whole = WithoutOffset(a, b)) return whole;
+      return b_.CreateFSub(a, b);
     case BinaryOp::kMul: return b_.CreateFMul(a, b);
     case BinaryOp::kDiv:
       if (t.bits == 32 && traits_.fma) {
@@ -314,12 +316,9 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
   if (!IsFloat(from) && !IsFloat(to)) {
     return from_unsigned ? b_.CreateZExtOrTrunc(v, type) : b_.CreateSExtOrTrunc(v, type);
   }
-  // A byte that was a float a moment ago need not leave the float registers.
-  if (auto made = bytes_made_of_.find(v);
-      made != bytes_made_of_.end() && IsFloat(to) && to.bits == 32 && traits_.rounding &&
-      match(v, llvm::PatternMatch::m_Trunc(
-                   llvm::PatternMatch::m_FPToSI(llvm::PatternMatch::m_Specific(made->second)))))
-    return b_.CreateUnaryIntrinsic(Intrinsics::trunc, made->second);
+  if (to.bits == 32 && IsFloat(to)) {
+    if (Value* number = numbers_of_bytes_.Find(v)) return number;
+  }
   if (!IsFloat(from)) {
     // Integers wider than a float's digits take the way through double, which holds 32 bits
     // exactly.
@@ -332,147 +331,6 @@ Value* ValueOps::Cast(Value* v, DLDataType from, DLDataType to) {
   if (v->getType() == type) return RoundTo(v, to);
   if (to.bits == 64) return b_.CreateFPExt(v, type);
   return RoundTo(NarrowToFloat(v, to), to);
-}
-
-// Rounds towards zero.  Outside the range: 32- and 64-bit integers saturate; smaller ones and
-// uint32 keep the low bits of the wider integer, as C compilers do.  A NaN gives 0.
-namespace {
-
-// fptosi_sat, which LLVM would take lane by lane: the nearest end of the range, 0 for NaN.
-Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
-  const unsigned bits = result->getScalarSizeInBits();
-  const double end = std::ldexp(1.0, static_cast<int>(bits) - 1);
-  Value* above = b.CreateFCmpOGE(v, llvm::ConstantFP::get(v->getType(), end));
-  Value* below = b.CreateFCmpOLT(v, llvm::ConstantFP::get(v->getType(), -end));
-  Value* outside = b.CreateOr(b.CreateOr(above, below), b.CreateFCmpUNO(v, v));
-  Value* inside = b.CreateSelect(outside, Constant::getNullValue(v->getType()), v);
-  auto limit = [&](const llvm::APInt& value) { return llvm::ConstantInt::get(result, value); };
-  Value* whole = b.CreateFPToSI(inside, result);
-  whole = b.CreateSelect(above, limit(llvm::APInt::getSignedMaxValue(bits)), whole);
-  return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
-}
-
-// x86's conversion of one register to int32: the least one for a NaN and for what is out of range.
-// Null: `v` is not one register.
-Value* ToInt32OrLeast(llvm::IRBuilder<>& b, Value* v) {
-  switch (llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements()) {
-    case 4: return b.CreateIntrinsic(Intrinsics::x86_sse2_cvttps2dq, {}, {v});
-    case 8: return b.CreateIntrinsic(Intrinsics::x86_avx_cvtt_ps2dq_256, {}, {v});
-    case 16: {
-      constexpr int kCurrentRounding = 4;
-      Value* all = llvm::ConstantInt::get(b.getInt16Ty(), 0xffff);
-      Value* none = Constant::getNullValue(llvm::FixedVectorType::get(b.getInt32Ty(), 16));
-      return b.CreateIntrinsic(Intrinsics::x86_avx512_mask_cvttps2dq_512, {},
-                               {v, none, all, b.getInt32(kCurrentRounding)});
-    }
-    default: return nullptr;
-  }
-}
-
-// The low bits of that as int32, which are all ones above its range, zeros below it.
-Value* ToLowBits(llvm::IRBuilder<>& b, const TargetTraits& traits, Value* v, llvm::Type* result) {
-  llvm::Type* whole = LikeShape(result, b.getInt32Ty());
-  Constant* end = llvm::ConstantFP::get(v->getType(), 0x1p31);
-  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
-  if (traits.converts_to_least && vector != nullptr && vector->getElementType()->isFloatTy() &&
-      static_cast<int>(vector->getNumElements()) * 32 <= traits.vector_bits) {
-    // The low bits of the least int32 are zeros.
-    if (Value* least = ToInt32OrLeast(b, v)) {
-      Value* above = b.CreateSExt(b.CreateFCmpOGE(v, end), whole);
-      return b.CreateTrunc(b.CreateOr(least, above), result);
-    }
-  }
-  Value* fits = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(Intrinsics::fabs, v), end);
-  Value* inside = b.CreateSelect(fits, v, Constant::getNullValue(v->getType()));
-  Value* above = b.CreateSExt(b.CreateFCmpOGE(v, end), whole);
-  return b.CreateTrunc(b.CreateOr(b.CreateFPToSI(inside, whole), above), result);
-}
-
-// One of MinMax with a constant: `limit` where it is passed, else `value`, a NaN too.
-struct Limited {
-  Value* value = nullptr;
-  Constant* limit = nullptr;
-  float number = 0;
-  bool is_least = false;
-};
-
-std::optional<Limited> LimitedOf(Value* v) {
-  auto* chosen = llvm::dyn_cast<llvm::SelectInst>(v);
-  auto* compare = chosen ? llvm::dyn_cast<llvm::FCmpInst>(chosen->getCondition()) : nullptr;
-  if (compare == nullptr || compare->getOperand(0) != chosen->getTrueValue() ||
-      compare->getOperand(1) != chosen->getFalseValue())
-    return std::nullopt;
-  Limited out;
-  out.value = chosen->getFalseValue();
-  out.limit = llvm::dyn_cast<Constant>(chosen->getTrueValue());
-  Constant* splat = out.limit;
-  if (splat != nullptr && splat->getType()->isVectorTy()) splat = splat->getSplatValue();
-  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(splat);
-  if (number == nullptr || !number->getType()->isFloatTy()) return std::nullopt;
-  out.number = number->getValueAPF().convertToFloat();
-  out.is_least = compare->getPredicate() == llvm::CmpInst::FCMP_OGT;
-  if (!out.is_least && compare->getPredicate() != llvm::CmpInst::FCMP_OLT) return std::nullopt;
-  return out;
-}
-
-// What MinMax with two constants keeps inside of [least, most], which int32 holds.
-struct Clamped {
-  Limited inner, outer;
-  float least = 0, most = 0;
-
-  static std::optional<Clamped> Of(Value* v) {
-    const auto outer = LimitedOf(v);
-    const auto inner = outer.has_value() ? LimitedOf(outer->value) : std::nullopt;
-    if (!inner.has_value() || outer->is_least == inner->is_least) return std::nullopt;
-    Clamped out{*inner, *outer, inner->number, outer->number};
-    if (outer->is_least) std::swap(out.least, out.most);
-    if (!(std::fabs(out.least) < 0x1p31F) || !(std::fabs(out.most) < 0x1p31F)) return std::nullopt;
-    return out;
-  }
-
-  // The same, but that a NaN gives the least number: x86's maximum does that by itself when the
-  // limit is its second operand.
-  Value* LeastForNaN(llvm::IRBuilder<>& b) const {
-    Value* v = inner.value;
-    for (const Limited& step : {inner, outer}) {
-      v = step.is_least ? b.CreateSelect(b.CreateFCmpOGT(v, step.limit), v, step.limit)
-                        : b.CreateSelect(b.CreateFCmpOLT(step.limit, v), step.limit, v);
-    }
-    return v;
-  }
-};
-
-}  // namespace
-
-Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
-  llvm::Type* type = RegisterType(to);
-  if (to.bits < 32 || (to.bits == 32 && IsInt(to))) {
-    if (const auto clamped = Clamped::Of(v)) {
-      llvm::Type* whole = LikeShape(type, b_.getInt32Ty());
-      if (clamped->least != 0.0F) {
-        Value* inside = b_.CreateFPToSI(v, whole);
-        inside = b_.CreateSelect(b_.CreateFCmpORD(v, v), inside, Constant::getNullValue(whole));
-        return b_.CreateTrunc(inside, type);
-      }
-      Value* inside = clamped->LeastForNaN(b_);
-      Value* result = b_.CreateTrunc(b_.CreateFPToSI(inside, whole), type);
-      if (clamped->most >= 0.0F && clamped->most <= 255.0F && to.bits == 8 && IsUInt(to))
-        bytes_made_of_[result] = inside;
-      return result;
-    }
-  }
-  auto saturate = [&](Intrinsics::ID id, llvm::Type* result) -> Value* {
-    if (id == Intrinsics::fptosi_sat && result->isVectorTy()) return ToSigned(b_, v, result);
-    return b_.CreateIntrinsic(id, {result, v->getType()}, {v});
-  };
-  if (to.bits < 32) return ToLowBits(b_, traits_, v, type);
-  if (IsInt(to)) return saturate(Intrinsics::fptosi_sat, type);
-  if (to.bits == 32) {
-    return b_.CreateTrunc(saturate(Intrinsics::fptosi_sat, LikeShape(type, b_.getInt64Ty())), type);
-  }
-  Value* small = b_.CreateFCmpOLT(v, llvm::ConstantFP::get(v->getType(), 0x1p63));
-  return b_.CreateSelect(small, saturate(Intrinsics::fptosi_sat, type),
-                         saturate(Intrinsics::fptoui_sat, type));
 }
 
 // Rounds to odd, so that the next rounding (to a narrow float) sees what was cut off.

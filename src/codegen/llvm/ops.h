@@ -6,6 +6,7 @@
 
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/ValueHandle.h>
 
 #include "ir/prim.h"
 
@@ -27,6 +28,7 @@ struct TargetTraits {
   bool rounding = false;           // floor, ceil, trunc, round in hardware
   bool converts_to_least = false;  // float to int32: the least one for what int32 cannot hold
   bool picks = false;              // lanes of a register by an index in each lane
+  bool packs = false;              // integers to narrower ones, cut to their range (x86)
   bool byte_tables = false;        // bytes of two registers by an index in each lane
   bool few_registers = false;      // of vectors: 16, and operands may lie in memory
   int vector_bits = 128;
@@ -80,6 +82,10 @@ class ValueOps {
   llvm::Value* Compare(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
   llvm::Value* FloatBinary(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
   llvm::Value* FloatToInt(llvm::Value* v, DLDataType to);
+  // Null: `v` is not such a number.
+  llvm::Value* RoundedToByte(llvm::Value* v, DLDataType to);
+  // moved - offset, where that was added a moment ago to a whole number; null: it was not.
+  llvm::Value* WithoutOffset(llvm::Value* moved, llvm::Value* offset);
   llvm::Value* FloatIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* IntIntrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t);
   llvm::Value* DotOfWidened(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool a_is_signed);
@@ -96,8 +102,23 @@ class ValueOps {
 
   llvm::IRBuilder<>& b_;
   const TargetTraits& traits_;
-  // Unsigned bytes, and the numbers inside of their range that they were cut from.
-  llvm::DenseMap<llvm::Value*, llvm::Value*> bytes_made_of_;
+  // What is known of values, as long as they are there.
+  class Known {
+   public:
+    void Add(llvm::Value* of, llvm::Value* known) { table_[of] = {of, known}; }
+    llvm::Value* Find(llvm::Value* of) const {
+      const auto row = table_.find(of);
+      return row != table_.end() && row->second.of == of ? row->second.known : nullptr;
+    }
+
+   private:
+    struct Row {
+      llvm::WeakVH of, known;
+    };
+    llvm::DenseMap<llvm::Value*, Row> table_;
+  };
+  Known numbers_of_bytes_;  // as float32, which need not leave the float registers
+  Known moved_from_;        // whole numbers plus an offset: these without it
 };
 
 // The formats of 8 bits with a sign.

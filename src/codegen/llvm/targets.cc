@@ -142,6 +142,7 @@ TargetTraits TraitsOf(const llvm::MCSubtargetInfo& subtarget) {
     const char* widest = traits.vector_bits == 512   ? "avx512bw"
                          : traits.vector_bits == 256 ? "avx2"
                                                      : "sse2";
+    traits.packs = Has(subtarget, widest);
     const bool has_vnni = (vl && Has(subtarget, "avx512vnni")) ||
                           (traits.vector_bits == 256 && Has(subtarget, "avxvnni"));
     traits.bytes = has_vnni                 ? DotOf::kX86

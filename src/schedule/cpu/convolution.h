@@ -25,7 +25,7 @@ struct Convolution {
   std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
   bool is_padded = false;                     // by the stage before it
   bool leaves_padding_out = false;            // of its sums, where they are computed as written
-  int64_t neighbours = 1;  // channels of an instruction where it is computed directly
+  int64_t neighbours = 1;  // channels in the time of one instruction where it is computed directly
   bool of_bytes = false;
 };
 

@@ -10,6 +10,10 @@ namespace {
 
 using tir::BufferLoadObj;
 
+// Matrix registers take in a multiple of what vectors do; not all of it is left behind their
+// finish.
+constexpr int64_t kNeighboursOfMatrices = 8;
+
 bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }
 bool IsAtMostFloat32(DLDataType type) {
   return IsFloat(type) && type.bits <= 32 && type.bits >= 16;
@@ -97,6 +101,7 @@ class Reader {
     }
     if (c.out.elem_dtype() != acc || !IsCompact(c.out)) return std::nullopt;
     c.neighbours = GroupOf(machine_, times->a, times->b, acc);
+    if (c.neighbours == 2 && machine_.matrix_bf16) c.neighbours = kNeighboursOfMatrices;
     c.leaves_padding_out = times->guard.defined();
     if (!ReadSizes(&c) || !ReadPlaces(&c) || !ReadChannels(c)) return std::nullopt;
     return c;

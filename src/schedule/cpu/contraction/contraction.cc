@@ -4,6 +4,7 @@
 
 #include "schedule/cpu/contraction/emitter.h"
 #include "target/packed.h"
+#include "tir/matrix.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -178,24 +179,36 @@ Stmt ContractionEmitter::Compute() {
   }
   if (!ranges.has_value()) JoinLines();
   ChooseRows();
-  if (!ranges.has_value()) {
-    TakeLines();
+  if (ranges.has_value()) return ComputeTasks(panel, chunk, &*ranges);
+  const int64_t lines = matrix_step_ > 0 ? MatrixLines(c_) : 0;
+  if (lines == 0 || ir::AsInt(c_.row.extent).has_value()) {
+    TakeLines(lines);
     TakePanels();
+    return ComputeTasks(panel, chunk, nullptr);
   }
-  ChooseTasks(ranges.has_value());
+  ContractionEmitter by_rows = *this;
+  TakeLines(lines);
+  const Stmt by_lines = ComputeTasks(panel, chunk, nullptr);
+  return tir::IfThenElse(
+      ir::LessEqual(c_.row.extent, tir::kMatrixRows), by_lines,
+      by_rows.ComputeTasks(Var("panel", Int(64)), Var("chunk", Int(64)), nullptr));
+}
+
+Stmt ContractionEmitter::ComputeTasks(const Var& panel, const Var& chunk, const RowRanges* ranges) {
+  ChooseTasks(ranges != nullptr);
   ffi::Array<Stmt> seq = sizes_of_task_;
-  if (!ranges.has_value() && matrix_step_ == 0) heights_ = ChooseHeights(&seq);
+  if (ranges == nullptr && matrix_step_ == 0) heights_ = ChooseHeights(&seq);
   if (depth_blocks_.has_value()) CopyRows(&seq);
-  const Stmt body = ranges.has_value()          ? OfRanges(*ranges, panel, chunk)
+  const Stmt body = ranges != nullptr           ? OfRanges(*ranges, panel, chunk)
                     : depth_blocks_.has_value() ? OfBlocks(panel, chunk)
                                                 : OfChunk(panel, chunk);
   seq.push_back(OverAll(panel, chunk, chunks_, body, work_));
   return SeqStmt::Flatten(seq);
 }
 
-void ContractionEmitter::TakeLines() {
-  matrix_lines_ = matrix_step_ > 0 ? MatrixLines(c_) : 0;
-  if (matrix_lines_ == 0) return;
+void ContractionEmitter::TakeLines(int64_t lines) {
+  matrix_lines_ = lines;
+  if (lines == 0) return;
   line_ = c_.outer_a.back();
   c_.outer_a.pop_back();
 }
@@ -391,14 +404,15 @@ Stmt ContractionEmitter::ByTiles(const std::vector<Columns>& columns, const Expr
 Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& tiles,
                                const std::vector<Columns>& columns, const Expr& limit) {
   TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
-  if (matrix_lines_ > 0) {
-    return EmitMatrixLines(c_, {line_, matrix_lines_}, width_, part, first, tiles, matrix_step_,
-                           machine_, analyzer_);
-  }
   ffi::Array<Stmt> all;
   if (matrix_step_ > 0) {
-    part.row_start = first * Expr(rows_);
     part.next = PartOfNextPanel(panel, first, &all);
+    if (matrix_lines_ > 0) {
+      all.push_back(EmitMatrixLines(c_, {line_, matrix_lines_}, width_, part, first, tiles,
+                                    matrix_step_, machine_, analyzer_));
+      return SeqStmt::Flatten(all);
+    }
+    part.row_start = first * Expr(rows_);
     const Expr rows = ir::Min(tiles * Expr(rows_), c_.row.extent - part.row_start);
     all.push_back(EmitMatrixRows(c_, width_, part, analyzer_->Simplify(rows), matrix_step_,
                                  machine_, analyzer_));

@@ -184,10 +184,9 @@ struct TilePart {
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);
-// Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial; `beside` runs once
-// for each of them.
+// Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial.
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
-                const Machine& machine, arith::Analyzer* analyzer, const Stmt& beside = Stmt());
+                const Machine& machine, arith::Analyzer* analyzer);
 
 // Rows of C that matrix registers (tir/matrix.h) compute at a time.
 inline constexpr int64_t kMatrixBlock = 32;
@@ -199,7 +198,8 @@ Stmt EmitMatrixRows(const Contraction& c, int64_t width, const TilePart& part, c
                     int64_t step, const Machine& machine, arith::Analyzer* analyzer);
 
 // Where rows do not fill a register several lines of them (points of the last axis of outer_a)
-// share what is read of B: how many; 0: they do not.
+// share what is read of B: how many; 0: they do not.  Of rows that are not known: if there are no
+// more than tir::kMatrixRows.
 int64_t MatrixLines(const Contraction& c);
 // Blocks [first, first + count) of `each` lines, the last one perhaps of fewer.
 struct LinesOfMatrix {

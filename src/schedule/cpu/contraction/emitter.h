@@ -59,9 +59,11 @@ class ContractionEmitter {
   void TakePanels();
 
   Stmt Compute();
+  // As chosen; `ranges`: null, or how the row's tiles are cut by a guard.
+  Stmt ComputeTasks(const Var& panel, const Var& chunk, const RowRanges* ranges);
 
   // Several short lines of rows become a tile.
-  void TakeLines();
+  void TakeLines(int64_t lines);
 
   // Ranges of rows stand one after the other: each panel of B passes once for all of them.
   Stmt ComputeRanges(const std::vector<Contraction>& parts, const Var& panel, const Var& chunk);

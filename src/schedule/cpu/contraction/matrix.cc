@@ -19,7 +19,6 @@ constexpr int64_t kMostWords = tir::kMatrixRowBytes / kWordBytes;
 // Shorter steps of the sum are not faster than vectors.
 constexpr int64_t kFewestWords = 4;
 constexpr int64_t kFewestRows = 4;
-constexpr int kLongFinish = 6;  // of CostOf
 
 // Rows of A that lie in one register: those from `row` on, of line `line` (null: there are none).
 struct Place {
@@ -89,26 +88,26 @@ class MatrixEmitter {
 
   Stmt Lines(const LinesOfMatrix& of, const Expr& first, const Expr& count) {
     const auto& [line, each] = of;
-    const int64_t lines = ir::AsInt(line.extent).value(), full = lines / each;
+    const auto known = ir::AsInt(line.extent);
+    const Expr full = analyzer_->Simplify(ir::FloorDiv(line.extent, each));
     const Registers registers{each};
     Var block("block", Int(64)), from("line", Int(64));
     auto body = [&, &line = of.line, each = of.each](int64_t here) {
       std::vector<Place> places;
       for (int64_t i = 0; i < here; ++i) places.push_back({Expr(0), from + Expr(i)});
       ffi::Array<Stmt> seq = {tir::Bind(from, (first + block) * Expr(each))};
-      seq.push_back(Passes(registers, places, &line, Expr()));
+      seq.push_back(Passes(registers, places, &line, block));
       Var at("at", Int(64));
       TilePart finished = part_;
       finished.row_start = Expr(0);
       finished.partial = PartialSums{sums_, at * Expr(-kMatrixRows)};
-      const Stmt finish = EmitFinish(c_, width_, finished, c_.row.extent, machine_, analyzer_,
-                                     KeepAwake(registers));
+      const Stmt finish = EmitFinish(c_, width_, finished, c_.row.extent, machine_, analyzer_);
       seq.push_back(tir::For(at, 0, here, ForKind::kSerial,
                              SeqStmt::Flatten({tir::Bind(line.var, from + at), finish})));
       return SeqStmt::Flatten(seq);
     };
-    Stmt all = full > 0 ? body(each) : Stmt();
-    if (const int64_t rest = lines % each; full == 0) {
+    Stmt all = known.value_or(each) >= each ? body(each) : Stmt();
+    if (const int64_t rest = known.has_value() ? *known % each : 1; !all.defined()) {
       all = body(rest);
     } else if (rest > 0) {
       all = tir::IfThenElse(ir::Less(first + block, full), all, body(rest));
@@ -146,26 +145,16 @@ class MatrixEmitter {
     finished.row_start = at;
     finished.partial = PartialSums{sums_, at};
     const Expr all = analyzer_->Simplify(upper + lower);
-    return SeqStmt::Flatten(
-        {tir::Bind(at, start), Passes(registers, places, nullptr, block),
-         EmitFinish(c_, width_, finished, all, machine_, analyzer_, KeepAwake(registers))});
+    return SeqStmt::Flatten({tir::Bind(at, start), Passes(registers, places, nullptr, block),
+                             EmitFinish(c_, width_, finished, all, machine_, analyzer_)});
   }
 
-  // A core puts these registers' unit to sleep when it has nothing to do for half a microsecond,
-  // and needs as long to wake it (Granite Rapids): while sums are finished, which takes longer, one
-  // product for each row, of what the registers happen to hold, keeps it awake. It costs nothing
-  // beside some dozens of vector operations.
-  Stmt KeepAwake(const Registers& registers) const {
-    if (!c_.stage.finish.defined() || CostOf(c_.stage.finish) < kLongFinish) return Stmt();
-    return tir::AddProducts(registers.Sum(0, 0), registers.Left(0), registers.Right(0),
-                            SignsOfBytes());
-  }
   std::optional<tir::Signs> SignsOfBytes() const {
     if (c_.group != 4) return std::nullopt;
     return tir::Signs{c_.a_is_signed, c_.b_is_signed};
   }
 
-  // The sums of all columns; `block`: null, where nothing is fetched.
+  // The sums of all columns.
   Stmt Passes(const Registers& registers, const std::vector<Place>& places, const Axis* line,
               const Expr& block) {
     const auto columns = static_cast<int64_t>(part_.columns.size());
@@ -173,7 +162,7 @@ class MatrixEmitter {
     ffi::Array<Stmt> seq;
     for (int64_t pass = 0; pass < passes; ++pass) {
       std::optional<PartOfNext> next;
-      if (part_.next.has_value() && block.defined()) {
+      if (part_.next.has_value()) {
         next = part_.next;
         next->tile = (part_.next->tile + block) * Expr(passes) + Expr(pass);
         next->tiles = analyzer_->Simplify(part_.next->tiles * Expr(passes));
@@ -301,10 +290,13 @@ Stmt EmitMatrixRows(const Contraction& c, int64_t width, const TilePart& part, c
 
 int64_t MatrixLines(const Contraction& c) {
   const auto rows = ir::AsInt(c.row.extent);
-  if (!rows.has_value() || *rows > kMatrixRows || c.outer_a.empty()) return 0;
+  if (rows.value_or(1) > kMatrixRows || c.outer_a.empty()) return 0;
   const Axis& line = c.outer_a.back();
-  if (ir::AsInt(line.extent).value_or(1) < 2 || (c.guard.defined() && UsesVar(c.guard, line.var)))
-    return 0;
+  if (c.guard.defined() && UsesVar(c.guard, line.var)) return 0;
+  const auto lines = ir::AsInt(line.extent);
+  // By twos, one may be left that is not known.
+  if (!rows.has_value()) return lines.value_or(2) < 2 ? 0 : 2;
+  if (lines.value_or(1) < 2) return 0;
   // Half of a register of rows costs the right side as much as a whole one.
   return *rows * 2 <= kMatrixRows ? 4 : 2;
 }

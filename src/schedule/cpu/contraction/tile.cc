@@ -47,10 +47,9 @@ Stmt TileEmitter::Run() {
   return SeqStmt::Flatten(seq);
 }
 
-Stmt TileEmitter::Finish(const Expr& num_rows, const Stmt& beside) const {
+Stmt TileEmitter::Finish(const Expr& num_rows) const {
   Var row("row", Int(64));
   ffi::Array<Stmt> runs;
-  if (beside.defined()) runs.push_back(beside);
   for (const Columns& c : WideRuns())
     runs.push_back(StoreRun(row, c, IsLast(c), part_.partial->sums, InSums(RowAt(row), c)));
   return SeqStmt::Flatten(
@@ -193,8 +192,8 @@ Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const M
 }
 
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
-                const Machine& machine, arith::Analyzer* analyzer, const Stmt& beside) {
-  return TileEmitter(c, width, part, machine, analyzer).Finish(num_rows, beside);
+                const Machine& machine, arith::Analyzer* analyzer) {
+  return TileEmitter(c, width, part, machine, analyzer).Finish(num_rows);
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -33,7 +33,7 @@ class TileEmitter {
 
   Stmt Run();
 
-  Stmt Finish(const Expr& num_rows, const Stmt& beside) const;
+  Stmt Finish(const Expr& num_rows) const;
 
  private:
   // A small tile has few sums; several sets of them, each for every second or fourth k, keep the
