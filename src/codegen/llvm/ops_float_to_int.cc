@@ -293,7 +293,6 @@ Value* ValueOps::WithoutOffset(Value* moved, Value* offset) {
 
 // Rounds towards zero.  Outside the range: 32- and 64-bit integers saturate; smaller ones and
 // uint32 keep the low bits of the wider integer, as C compilers do.  A NaN gives 0.
-
 Value* ValueOps::FloatToInt(Value* v, DLDataType to) {
   llvm::Type* type = RegisterType(to);
   if (to.bits == 8) {
