@@ -274,8 +274,11 @@ class Pipeline {
       Fetch(rows_.read, along, Expr(kAheadBytes / std::max<int64_t>(1, bytes)), 4, &first);
     } else {
       const Expr next = Later(rows_.read, rows_.rows.back(), 1);
-      if (near) Fetch(next, along, Expr(0), 1, &first);
-      Fetch(next, along, near ? ir::FloorDiv(along.extent, 4) : Expr(0), near ? 3 : 4, costly);
+      // Quarters that come in the first loop: there memory would have nothing to do but to take
+      // what the last loop stores.  Half of them is what a Granite Rapids gains from.
+      const int quarters = near ? 1 : traits_.panel_ahead > 0 ? 2 : 0;
+      if (quarters > 0) Fetch(next, along, Expr(0), quarters, &first);
+      Fetch(next, along, ir::FloorDiv(along.extent * Expr(quarters), 4), 4 - quarters, costly);
       costly->ahead_near = near;
     }
     first.ahead_near = near;
