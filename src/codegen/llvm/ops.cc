@@ -3,7 +3,6 @@
 #include "codegen/llvm/ops.h"
 
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PatternMatch.h>
 
@@ -28,6 +27,15 @@ llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element) {
   return element;
 }
 
+std::optional<float> ConstantFloat(Value* v) {
+  auto* constant = llvm::dyn_cast<Constant>(v);
+  if (constant != nullptr && constant->getType()->isVectorTy())
+    constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  if (number == nullptr || !number->getType()->isFloatTy()) return std::nullopt;
+  return number->getValueAPF().convertToFloat();
+}
+
 namespace {
 
 bool IsHalf(DLDataType t) { return t.bits == 16 && IsFloat(t); }
@@ -36,12 +44,9 @@ bool IsHalf(DLDataType t) { return t.bits == 16 && IsFloat(t); }
 // in its last bit, and so may quotients below 1e-36; infinities and NaNs do not.  Null: c is not of
 // the kind that allows it.
 Value* DivideByConstant(llvm::IRBuilder<>& b, Value* a, Value* divisor) {
-  auto* constant = llvm::dyn_cast<Constant>(divisor);
-  if (constant != nullptr && constant->getType()->isVectorTy())
-    constant = constant->getSplatValue();
-  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
-  if (number == nullptr) return nullptr;
-  const float c = number->getValueAPF().convertToFloat();
+  const auto number = ConstantFloat(divisor);
+  if (!number.has_value()) return nullptr;
+  const float c = *number;
   // Neither the parts nor the product leave the range of normal numbers on their own.
   if (!(std::fabs(c) > 0x1p-60F && std::fabs(c) < 0x1p60F)) return nullptr;
   const double inverse = 1.0 / static_cast<double>(c);

@@ -8,6 +8,8 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/ValueHandle.h>
 
+#include <optional>
+
 #include "ir/prim.h"
 
 namespace relaxvm::codegen {
@@ -123,6 +125,9 @@ class ValueOps {
 
 // The formats of 8 bits with a sign.
 bool IsFloat8(DLDataType t);
+
+// A constant float32, the same in all lanes; absent: it is none.
+std::optional<float> ConstantFloat(llvm::Value* v);
 
 // A type of `t`'s shape (lanes) with `element`.
 llvm::Type* LikeShape(llvm::Type* t, llvm::Type* element);

@@ -33,18 +33,25 @@ Value* ToSigned(llvm::IRBuilder<>& b, Value* v, llvm::Type* result) {
   return b.CreateSelect(below, limit(llvm::APInt::getSignedMinValue(bits)), whole);
 }
 
-// x86's conversion of one register to int32: the least one for a NaN and for what is out of range.
-// Null: `v` is not one register.
-Value* ToInt32OrLeast(llvm::IRBuilder<>& b, Value* v) {
+// x86's conversion of one register to int32, towards zero or to the nearest one, halves to even:
+// the least one for a NaN and for what is out of range.  Null: `v` is not one register.
+Value* ToInt32OrLeast(llvm::IRBuilder<>& b, Value* v, bool to_nearest = false) {
   switch (llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements()) {
-    case 4: return b.CreateIntrinsic(Intrinsics::x86_sse2_cvttps2dq, {}, {v});
-    case 8: return b.CreateIntrinsic(Intrinsics::x86_avx_cvtt_ps2dq_256, {}, {v});
+    case 4:
+      return b.CreateIntrinsic(
+          to_nearest ? Intrinsics::x86_sse2_cvtps2dq : Intrinsics::x86_sse2_cvttps2dq, {}, {v});
+    case 8:
+      return b.CreateIntrinsic(
+          to_nearest ? Intrinsics::x86_avx_cvt_ps2dq_256 : Intrinsics::x86_avx_cvtt_ps2dq_256, {},
+          {v});
     case 16: {
-      constexpr int kCurrentRounding = 4;
+      constexpr int kCurrentRounding = 4, kToEven = 8;
       Value* all = llvm::ConstantInt::get(b.getInt16Ty(), 0xffff);
       Value* none = Constant::getNullValue(llvm::FixedVectorType::get(b.getInt32Ty(), 16));
-      return b.CreateIntrinsic(Intrinsics::x86_avx512_mask_cvttps2dq_512, {},
-                               {v, none, all, b.getInt32(kCurrentRounding)});
+      return b.CreateIntrinsic(to_nearest ? Intrinsics::x86_avx512_mask_cvtps2dq_512
+                                          : Intrinsics::x86_avx512_mask_cvttps2dq_512,
+                               {},
+                               {v, none, all, b.getInt32(to_nearest ? kToEven : kCurrentRounding)});
     }
     default: return nullptr;
   }
@@ -85,12 +92,10 @@ std::optional<Limited> LimitedOf(Value* v) {
     return std::nullopt;
   Limited out;
   out.value = chosen->getFalseValue();
-  out.limit = llvm::dyn_cast<Constant>(chosen->getTrueValue());
-  Constant* splat = out.limit;
-  if (splat != nullptr && splat->getType()->isVectorTy()) splat = splat->getSplatValue();
-  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(splat);
-  if (number == nullptr || !number->getType()->isFloatTy()) return std::nullopt;
-  out.number = number->getValueAPF().convertToFloat();
+  const auto number = ConstantFloat(chosen->getTrueValue());
+  if (!number.has_value()) return std::nullopt;
+  out.limit = llvm::cast<Constant>(chosen->getTrueValue());
+  out.number = *number;
   out.is_least = compare->getPredicate() == llvm::CmpInst::FCMP_OGT;
   if (!out.is_least && compare->getPredicate() != llvm::CmpInst::FCMP_OLT) return std::nullopt;
   return out;
@@ -148,14 +153,10 @@ struct Rounded {
   }
   // What a byte may be.
   static std::optional<int> WholeNumber(Value* v) {
-    auto* constant = llvm::dyn_cast<Constant>(v);
-    if (constant != nullptr && constant->getType()->isVectorTy())
-      constant = constant->getSplatValue();
-    const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
-    if (number == nullptr || !number->getType()->isFloatTy()) return std::nullopt;
-    const float value = number->getValueAPF().convertToFloat();
-    if (!(std::fabs(value) <= 255.0F) || std::trunc(value) != value) return std::nullopt;
-    return static_cast<int>(value);
+    const auto number = ConstantFloat(v);
+    if (!number.has_value() || !(std::fabs(*number) <= 255.0F) || std::trunc(*number) != *number)
+      return std::nullopt;
+    return static_cast<int>(*number);
   }
 };
 
@@ -182,16 +183,7 @@ class Registers {
       llvm::SmallVector<int, 16> lanes;
       for (int lane = 0; lane < each_; ++lane) lanes.push_back(i * each_ + lane);
       Value* piece = count_ == 1 ? v : b.CreateShuffleVector(v, lanes);
-      if (each_ < 16) {
-        out.push_back(b.CreateIntrinsic(
-            each_ == 4 ? Intrinsics::x86_sse2_cvtps2dq : Intrinsics::x86_avx_cvt_ps2dq_256, {},
-            {piece}));
-        continue;
-      }
-      constexpr int kToEven = 8;
-      Value* none = Constant::getNullValue(llvm::FixedVectorType::get(b.getInt32Ty(), 16));
-      out.push_back(b.CreateIntrinsic(Intrinsics::x86_avx512_mask_cvtps2dq_512, {},
-                                      {piece, none, b.getInt16(0xffff), b.getInt32(kToEven)}));
+      out.push_back(ToInt32OrLeast(b, piece, /*to_nearest=*/true));
     }
     return out;
   }

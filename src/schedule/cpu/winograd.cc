@@ -21,6 +21,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
+constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
 constexpr int64_t kFewestTiles = 4;  // of a block, so that products of few rows are left
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
@@ -244,7 +245,6 @@ class WinogradEmitter {
   // The input transform along one axis.  `s`: registers for four vectors.
   std::vector<Expr> TransformInput(const std::vector<Expr>& d, const Registers& s,
                                    ffi::Array<Stmt>* seq) const {
-    constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
     if (form_.of_larger)
       return {Fma(-kNN, d[0], d[2]), Fma(kNear, d[1], d[2]), Fma(-kNear, d[1], d[2]),
               Fma(-kNN, d[1], d[3])};
@@ -262,7 +262,6 @@ class WinogradEmitter {
   }
   std::vector<Expr> TransformOutput(const std::vector<Expr>& m, const Registers& s,
                                     ffi::Array<Stmt>* seq) const {
-    constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
     // The weights of a point are divided by its distances to all other points: those to +-kFar are
     // taken back.
     if (form_.of_larger)
