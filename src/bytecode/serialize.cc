@@ -30,6 +30,8 @@ constexpr uint64_t kSmallestApart = 64;
 // these four fields
 constexpr size_t kOwnSectionBytes = 32;
 constexpr size_t kMaxDims = 64;
+// A piece of a file has its price, too.
+constexpr uint64_t kSmallestBorrowed = 64 << 10;
 
 void WriteDType(ByteWriter* out, DLDataType t) {
   out->Write<uint8_t>(t.code);
@@ -67,7 +69,13 @@ void WriteTensor(ByteWriter* out, const ffi::Tensor& tensor) {
   for (int64_t dim : tensor.shape()) out->Write<int64_t>(dim);
   uint64_t num_bytes = TensorBytes(dtype, static_cast<uint64_t>(tensor.numel()));
   out->Write<int64_t>(static_cast<int64_t>(num_bytes));
-  out->WriteRaw(static_cast<const char*>(tensor.data_ptr()) + tensor.byte_offset(), num_bytes);
+  const std::string_view elements(
+      static_cast<const char*>(tensor.data_ptr()) + tensor.byte_offset(), num_bytes);
+  if (num_bytes < kSmallestBorrowed) {
+    out->WriteRaw(elements.data(), num_bytes);
+  } else {
+    out->Borrow(elements);
+  }
 }
 
 struct HostAlloc {
@@ -274,21 +282,10 @@ void CheckOwnSection(ByteReader* in, std::string_view all, bool is_checked) {
   }
 }
 
-// What the constants take in a file that holds them all.
-size_t ConstantBytes(const ExecutableData& data) {
-  size_t num_bytes = 0;
-  for (const ffi::Any& constant : data.constants) {
-    if (auto tensor = constant.as<ffi::Tensor>())
-      num_bytes += TensorBytes(tensor->dtype(), static_cast<uint64_t>(tensor->numel())) + 128;
-  }
-  return num_bytes;
-}
-
-// Appends the bytes of an executable.  `places` may be null: everything is in the file.
-void Write(const ExecutableData& data, const std::vector<WeightsPlace>* places, const Parts& parts,
-           ByteWriter* to) {
-  ByteWriter& out = *to;
-  const size_t start = out.bytes().size();
+// The bytes of an executable.  `places` may be null: everything is in the file.
+ByteWriter Write(const ExecutableData& data, const std::vector<WeightsPlace>* places,
+                 const Parts& parts) {
+  ByteWriter out;
   out.Write<uint64_t>(kExecutableMagic);
   out.WriteString(kExecutableVersion);
   out.Write<uint64_t>(data.func_table.size());
@@ -314,10 +311,12 @@ void Write(const ExecutableData& data, const std::vector<WeightsPlace>* places, 
   own.Write<uint64_t>(kOwnSectionMagic);
   own.Write<uint32_t>(places != nullptr ? kAbiVersionApart : kAbiVersion);
   own.Write<uint32_t>(0);
-  const std::string_view written = std::string_view(out.bytes()).substr(start);
-  own.Write<uint64_t>(written.size());
-  own.Write<uint64_t>(HashBytes(own.bytes(), HashBytes(written)));
-  out.WriteRaw(own.bytes().data(), own.bytes().size());
+  own.Write<uint64_t>(out.size());
+  HashStream hash;
+  for (std::string_view piece : out.Pieces()) hash.Add(piece);
+  own.Write<uint64_t>(HashBytes(own.Join(), hash.Finish()));
+  out.Append(own);
+  return out;
 }
 
 void ReadWeights(const std::vector<TensorApart>& tensors, const Parts& parts,
@@ -339,18 +338,11 @@ void ReadWeights(const std::vector<TensorApart>& tensors, const Parts& parts,
 
 }  // namespace
 
-std::string Serialize(const ExecutableData& data) {
-  ByteWriter out;
-  out.Reserve(ConstantBytes(data) + data.instr_data.size() * 16 + 4096);
-  Write(data, nullptr, {}, &out);
-  return out.Take();
-}
+ByteWriter Serialize(const ExecutableData& data) { return Write(data, nullptr, {}); }
 
-std::string SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
-                           const Parts& parts) {
-  ByteWriter out;
-  Write(data, &places, parts, &out);
-  return out.Take();
+ByteWriter SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
+                          const Parts& parts) {
+  return Write(data, &places, parts);
 }
 
 std::vector<WeightsPlace> PlanWeights(const ExecutableData& data) {
@@ -454,8 +446,8 @@ std::string PackContainer(const std::vector<ContainerItem>& items) {
     if (item.kind != "_lib") body.WriteString(item.bytes);
   }
   ByteWriter out;
-  out.WriteString(body.bytes());
-  return out.Take();
+  out.WriteString(body.Join());
+  return out.Join();
 }
 
 std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::string& what) {
@@ -486,21 +478,20 @@ std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::st
 }
 
 // PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}}), with the weights
-// written once.
-std::string PackExecutable(const ExecutableData& data) {
+// borrowed.
+ByteWriter PackExecutable(const ExecutableData& data) {
+  const ByteWriter executable = Serialize(data);
+  ByteWriter body;
+  body.WriteVector(std::vector<uint64_t>{0, 1, 1});
+  body.WriteVector(std::vector<uint64_t>{1});
+  body.WriteString(kExecutableKind);
+  body.Write<uint64_t>(executable.size());
+  body.Append(executable);
+  body.WriteString("_lib");
   ByteWriter out;
-  out.Reserve(ConstantBytes(data) + data.instr_data.size() * 16 + 8192);
-  out.Write<uint64_t>(0);
-  out.WriteVector(std::vector<uint64_t>{0, 1, 1});
-  out.WriteVector(std::vector<uint64_t>{1});
-  out.WriteString(kExecutableKind);
-  const size_t length_at = out.bytes().size();
-  out.Write<uint64_t>(0);
-  Write(data, nullptr, {}, &out);
-  out.Patch<uint64_t>(length_at, out.bytes().size() - length_at - sizeof(uint64_t));
-  out.WriteString("_lib");
-  out.Patch<uint64_t>(0, out.bytes().size() - sizeof(uint64_t));
-  return out.Take();
+  out.Write<uint64_t>(body.size());
+  out.Append(body);
+  return out;
 }
 
 }  // namespace relaxvm::bytecode

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bytecode/executable.h"
+#include "support/byte_stream.h"
 
 namespace relaxvm::bytecode {
 
@@ -24,7 +25,8 @@ inline constexpr uint64_t kOwnSectionMagic = 0x314D5658414C4552;  // "RELAXVM1"
 inline constexpr const char* kExecutableKind = "relax.VMExecutable";
 inline constexpr const char* kLibraryBinSymbol = "__tvm_ffi__library_bin";
 
-std::string Serialize(const ExecutableData& data);
+// Borrows large constants from `data`, as do the two below.
+ByteWriter Serialize(const ExecutableData& data);
 
 // What a file says of the files that belong to it and lie beside it; an empty name: there is none.
 struct Parts {
@@ -51,8 +53,8 @@ std::vector<WeightsPlace> PlanWeights(const ExecutableData& data);
 uint64_t WeightsFileBytes(const std::vector<WeightsPlace>& places);
 
 // As Serialize, with the constants at `places` left to the weights file.  TVM cannot read it.
-std::string SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
-                           const Parts& parts);
+ByteWriter SerializeApart(const ExecutableData& data, const std::vector<WeightsPlace>& places,
+                          const Parts& parts);
 
 // Gives the tensor whose elements lie at `offset` of the weights file.
 using WeightsReader =
@@ -90,6 +92,6 @@ std::string PackContainer(const std::vector<ContainerItem>& items);
 // `bytes` starts at the symbol and may be longer than the container; the items point into it.
 std::vector<ContainerItem> UnpackContainer(std::string_view bytes, const std::string& what);
 // The container of an executable whose kernels are the library it is linked into.
-std::string PackExecutable(const ExecutableData& data);
+ByteWriter PackExecutable(const ExecutableData& data);
 
 }  // namespace relaxvm::bytecode

@@ -44,7 +44,7 @@ std::vector<std::string> Executable::FunctionNames() const {
 std::string Executable::AsText() const { return bytecode::AsText(vm::ExecutableDataOf(module_)); }
 std::string Executable::Stats() const { return bytecode::Stats(vm::ExecutableDataOf(module_)); }
 std::string Executable::ToBytes() const {
-  return bytecode::Serialize(vm::ExecutableDataOf(module_));
+  return bytecode::Serialize(vm::ExecutableDataOf(module_)).Join();
 }
 
 void Executable::Import(const ffi::Module& module) {

@@ -141,7 +141,7 @@ ffi::Map<ffi::String, int64_t> NullDeviceStats() {
 
 // What __tvm_ffi__library_bin holds when `executable` is linked into one library with its kernels.
 ffi::Bytes PackExecutable(ffi::Module executable) {
-  return ffi::Bytes(bytecode::PackExecutable(vm::ExecutableDataOf(executable)));
+  return ffi::Bytes(bytecode::PackExecutable(vm::ExecutableDataOf(executable)).Join());
 }
 
 // Bytes that Python lends are read where they lie.
@@ -249,7 +249,7 @@ void Register() {
       .def("relaxvm.vm.executable_from_bytes", ExecutableFromBytes)
       .def("relaxvm.vm.executable_to_bytes",
            [](ffi::Module executable) {
-             return ffi::Bytes(bytecode::Serialize(vm::ExecutableDataOf(executable)));
+             return ffi::Bytes(bytecode::Serialize(vm::ExecutableDataOf(executable)).Join());
            })
       .def("relaxvm.vm.save_executable",
            [](ffi::Module executable, ffi::String path, ffi::String weights, ffi::String kernels) {

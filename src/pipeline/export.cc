@@ -114,7 +114,7 @@ codegen::KernelSet CollectObjects(const ffi::Module& executable) {
 }
 
 // Under another name first: the file is whole, checksum included, or not there.
-void Link(const codegen::KernelSet& objects, const std::string& library_bin,
+void Link(const codegen::KernelSet& objects, const std::vector<std::string_view>& library_bin,
           const std::string& path) {
   if (path.ends_with(".a")) return codegen::WriteArchive(objects, library_bin, path);
   const std::string partial = path + ".partial";
@@ -143,12 +143,12 @@ void ExportLibrary(const ffi::Module& executable, const std::string& path,
     bytecode::CheckRunsInTvm(
         data, [&](const std::string& name) { return vm::HasImport(executable, name); });
   }
-  Link(objects, bytecode::PackExecutable(data), path);
+  Link(objects, bytecode::PackExecutable(data).Pieces(), path);
 }
 
 void ExportKernels(const ffi::Module& executable, const std::string& path) {
   vm::ExecutableDataOf(executable);  // refuses what is none
-  Link(CollectObjects(executable), "", path);
+  Link(CollectObjects(executable), {}, path);
 }
 
 ffi::Module LoadObjectFile(const std::string& path) {
@@ -160,7 +160,7 @@ ffi::Module LoadObjectFile(const std::string& path) {
     Fail(ErrorKind::kValueError, path, " is no object file (no ELF header)");
   TemporaryFolder folder;
   const std::string linked = folder.File("object.so");
-  codegen::LinkLibrary({{{{}, bytes}}, "llvm"}, "", linked);
+  codegen::LinkLibrary({{{{}, bytes}}, "llvm"}, {}, linked);
   // An open library does not need its file any more.
   return ffi::Module(ffi::make_object<ObjectFile>(std::move(bytes), vm::LoadExecutable(linked)));
 }

@@ -17,6 +17,7 @@ namespace relaxvm {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian");
 
+// Collects bytes; what is large may be borrowed, and is copied by whoever uses the pieces.
 class ByteWriter {
  public:
   template <typename T>
@@ -37,20 +38,49 @@ class ByteWriter {
     Write<uint64_t>(values.size());
     WriteRaw(values.data(), values.size() * sizeof(T));
   }
-  // Room for what will be written: a string that grows by doubling needs three times its size.
-  void Reserve(size_t num_bytes) { bytes_.reserve(num_bytes); }
-  // Overwrites what was written at `position`.
-  template <typename T>
-  void Patch(size_t position, T value) {
-    static_assert(std::is_arithmetic_v<T>);
-    RELAXVM_CHECK(position + sizeof(T) <= bytes_.size());
-    std::memcpy(bytes_.data() + position, &value, sizeof(T));
+  // `bytes` stay where they are, and must until the last use of this.
+  void Borrow(std::string_view bytes) {
+    borrowed_.push_back({bytes_.size(), bytes});
+    borrowed_bytes_ += bytes.size();
   }
-  const std::string& bytes() const { return bytes_; }
-  std::string Take() { return std::move(bytes_); }
+  void Append(const ByteWriter& other) {
+    for (const Borrowed& it : other.borrowed_)
+      borrowed_.push_back({bytes_.size() + it.position, it.bytes});
+    borrowed_bytes_ += other.borrowed_bytes_;
+    bytes_ += other.bytes_;
+  }
+
+  size_t size() const { return bytes_.size() + borrowed_bytes_; }
+  // In order; valid until more is written.
+  std::vector<std::string_view> Pieces() const {
+    std::vector<std::string_view> pieces;
+    size_t at = 0;
+    auto own_until = [&](size_t end) {
+      if (end > at) pieces.push_back(std::string_view(bytes_).substr(at, end - at));
+      at = end;
+    };
+    for (const Borrowed& it : borrowed_) {
+      own_until(it.position);
+      pieces.push_back(it.bytes);
+    }
+    own_until(bytes_.size());
+    return pieces;
+  }
+  std::string Join() const {
+    std::string all;
+    all.reserve(size());
+    for (std::string_view piece : Pieces()) all += piece;
+    return all;
+  }
 
  private:
+  struct Borrowed {
+    size_t position;  // in `bytes_`: what is written later follows
+    std::string_view bytes;
+  };
   std::string bytes_;
+  std::vector<Borrowed> borrowed_;
+  size_t borrowed_bytes_ = 0;
 };
 
 class ByteReader {

@@ -70,7 +70,9 @@ ffi::Optional<ffi::Function> ExecutableModule::GetFunction(const ffi::String& na
   return std::nullopt;
 }
 
-ffi::Bytes ExecutableModule::SaveToBytes() const { return ffi::Bytes(bytecode::Serialize(*data_)); }
+ffi::Bytes ExecutableModule::SaveToBytes() const {
+  return ffi::Bytes(bytecode::Serialize(*data_).Join());
+}
 
 namespace {
 
@@ -318,12 +320,12 @@ void SaveExecutable(const ffi::Module& executable, const std::string& path,
       parts.kernels_hash = runtime::SealOfSharedLibrary(Beside(path, options.kernels));
     }
     const bool is_apart = !parts.weights.empty() || !parts.kernels.empty();
-    const std::string bytes =
+    const ByteWriter bytes =
         is_apart ? bytecode::SerializeApart(data, places, parts) : bytecode::Serialize(data);
     partial.push_back(path + ".partial");
     std::ofstream out(partial.back(), std::ios::binary | std::ios::trunc);
-    if (!out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())) || !out.flush())
-      Fail(ErrorKind::kRuntimeError, "cannot write ", path);
+    for (std::string_view piece : bytes.Pieces()) out << piece;
+    if (!out.flush()) Fail(ErrorKind::kRuntimeError, "cannot write ", path);
     out.close();
     // The weights first: a file of bytecode that is there has all that it names.
     if (!options.weights.empty()) finish(Beside(path, options.weights));

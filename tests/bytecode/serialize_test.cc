@@ -17,29 +17,29 @@ constexpr size_t kOwnSectionBytes = 32;
 
 TEST(Serialize, RestoresEveryProgram) {
   for (const ExecBuilder& builder : testing::SamplePrograms()) {
-    std::string bytes = Serialize(builder.Get());
+    std::string bytes = Serialize(builder.Get()).Join();
     ExecutableData again = Deserialize(bytes, "again");
     Verify(again, "again");
-    EXPECT_EQ(Serialize(again), bytes);
+    EXPECT_EQ(Serialize(again).Join(), bytes);
     EXPECT_EQ(AsText(again), AsText(builder.Get()));
   }
 }
 
 TEST(Serialize, StartsWithMagicAndVersionOfTVM) {
-  std::string bytes = Serialize(testing::SamplePrograms()[0].Get());
+  std::string bytes = Serialize(testing::SamplePrograms()[0].Get()).Join();
   EXPECT_EQ(bytes.substr(0, 20), std::string("\x1e\x15\x14\x42\x2f\xde\x25\xd2\x04\0\0\0\0\0\0\0"
                                              "0.14",
                                              20));
 }
 
 TEST(Serialize, AcceptsWhatTVMWroteWithoutOurSection) {
-  std::string bytes = Serialize(testing::SamplePrograms()[3].Get());
+  std::string bytes = Serialize(testing::SamplePrograms()[3].Get()).Join();
   bytes.resize(bytes.size() - kOwnSectionBytes);
   EXPECT_EQ(Deserialize(bytes, "tvm").constants.size(), 4u);
 }
 
 TEST(Serialize, RefusesEveryTruncation) {
-  std::string bytes = Serialize(testing::SamplePrograms()[3].Get());
+  std::string bytes = Serialize(testing::SamplePrograms()[3].Get()).Join();
   for (size_t size = 0; size < bytes.size(); ++size) {
     if (size == bytes.size() - kOwnSectionBytes) continue;  // TVM's part alone is whole
     EXPECT_THROW(Deserialize(bytes.substr(0, size), "cut"), tvm::ffi::Error) << size;
@@ -47,7 +47,7 @@ TEST(Serialize, RefusesEveryTruncation) {
 }
 
 TEST(Serialize, ChecksumFindsEveryFlippedBit) {
-  std::string bytes = Serialize(testing::SamplePrograms()[1].Get());
+  std::string bytes = Serialize(testing::SamplePrograms()[1].Get()).Join();
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
@@ -64,7 +64,7 @@ std::string Apart(const std::vector<tvm::ffi::Tensor>& tensors, uint64_t weights
   std::vector<WeightsPlace> places = PlanWeights(data);
   EXPECT_EQ(places.size(), tensors.size());
   for (WeightsPlace& place : places) place.offset += shift;
-  return SerializeApart(data, places, {name, weights_bytes, 7, "", 0});
+  return SerializeApart(data, places, {name, weights_bytes, 7, "", 0}).Join();
 }
 
 // What the reader is asked for, as "offset:elements".
@@ -128,8 +128,8 @@ TEST(Container, RestoresItems) {
 TEST(Container, OfAnExecutableHasItAndItsLibrary) {
   for (const ExecBuilder& builder : testing::SamplePrograms()) {
     ExecutableData data = builder.Get();
-    EXPECT_EQ(PackExecutable(data),
-              PackContainer({{kExecutableKind, Serialize(data), {1}}, {"_lib", "", {}}}));
+    EXPECT_EQ(PackExecutable(data).Join(),
+              PackContainer({{kExecutableKind, Serialize(data).Join(), {1}}, {"_lib", "", {}}}));
   }
 }
 
@@ -141,7 +141,7 @@ TEST(Container, RefusesModulesThatImportThemselves) {
 }
 
 TEST(Container, RefusesEveryTruncation) {
-  std::string bytes = PackExecutable(testing::SamplePrograms()[0].Get());
+  std::string bytes = PackExecutable(testing::SamplePrograms()[0].Get()).Join();
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(UnpackContainer(bytes.substr(0, size), "cut"), tvm::ffi::Error) << size;
   }

@@ -83,7 +83,7 @@ class LibraryTest : public ::testing::Test {
 
 TEST_F(LibraryTest, ExportsItsKernelsAndNothingElseAndNeedsNothing) {
   std::string path = folder_ / "m.so";
-  LinkLibrary(BuildKernels(ModuleOf({{"double", Double()}}), {}), "blob", path);
+  LinkLibrary(BuildKernels(ModuleOf({{"double", Double()}}), {}), {"blob"}, path);
   EXPECT_EQ(Symbols("--defined-only", path),
             (std::set<std::string>{"__relaxvm_kernel_context", "__relaxvm_kernel_table",
                                    "__relaxvm_kernel_work", "__TVMFFIErrorSetRaisedFromCStr",
@@ -99,7 +99,7 @@ TEST_F(LibraryTest, ComputesWhatTheCodeInMemoryComputes) {
   KernelSet set = BuildKernels(ModuleOf({{"double", Double()}}), {});
   std::string path = folder_ / "m.so";
   std::string blob(70000, 'x');
-  LinkLibrary(set, blob, path);
+  LinkLibrary(set, {blob}, path);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   auto* table = static_cast<const RelaxvmKernelTable*>(dlsym(library, kKernelTableSymbol));
@@ -124,7 +124,7 @@ TEST_F(LibraryTest, ComputesWhatTheCodeInMemoryComputes) {
 // tvm-ffi's own loader, in a process that has neither of our libraries.
 TEST_F(LibraryTest, RunsInAnyProgramThatHasTvmFfi) {
   std::string path = folder_ / "m.so";
-  LinkLibrary(BuildKernels(ModuleOf({{"double", Double()}}), {}), "", path);
+  LinkLibrary(BuildKernels(ModuleOf({{"double", Double()}}), {}), {}, path);
   std::string script = folder_ / "client.py";
   std::ofstream(script) << R"(
 import sys
@@ -154,12 +154,17 @@ TEST_P(LinkersTest, LinksWithEachLinker) {
   if (Which(GetParam()).empty()) GTEST_SKIP() << GetParam() << " is not installed";
   std::string path = folder_ / "m.so";
   KernelSet set = BuildKernels(ModuleOf({{"double", Double()}}), {});
-  WithOnly(GetParam(), [&] { LinkLibrary(set, "blob", path); });
+  const std::string head = "pieces of ", body(70000, 'x'), all = head + body;
+  WithOnly(GetParam(), [&] { LinkLibrary(set, {head, body}, path); });
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   EXPECT_NE(dlsym(library, "__tvm_ffi_double"), nullptr);
-  // Other data may follow at once: nothing ends the bytes.
-  EXPECT_EQ(std::memcmp(dlsym(library, "__tvm_ffi__library_bin"), "blob", 4), 0);
+  const void* bytes = dlsym(library, "__tvm_ffi__library_bin");
+  ASSERT_NE(bytes, nullptr);
+  EXPECT_EQ(std::memcmp(bytes, all.data(), all.size()), 0);
+  Dl_info info;
+  ASSERT_NE(dladdr(bytes, &info), 0);
+  EXPECT_STREQ(info.dli_sname, "__tvm_ffi__library_bin");
   dlclose(library);
 }
 INSTANTIATE_TEST_SUITE_P(All, LinkersTest, ::testing::Values("ld.lld", "ld", "cc"));
@@ -168,7 +173,7 @@ TEST_F(LibraryTest, SaysThatThereIsNoLinkerAndLeavesNothing) {
   KernelSet set = BuildKernels(ModuleOf({{"double", Double()}}), {});
   std::string path = folder_ / "m.so";
   try {
-    WithOnly("", [&] { LinkLibrary(set, "", path); });
+    WithOnly("", [&] { LinkLibrary(set, {}, path); });
     FAIL() << "linked";
   } catch (const ffi::Error& error) {
     EXPECT_NE(std::string(error.message()).find("no linker was found; install ld.lld, ld or cc"),
@@ -180,13 +185,13 @@ TEST_F(LibraryTest, SaysThatThereIsNoLinkerAndLeavesNothing) {
 TEST_F(LibraryTest, SaysWhyThePathCannotBeWritten) {
   KernelSet set = BuildKernels(ModuleOf({{"double", Double()}}), {});
   try {
-    LinkLibrary(set, "", (folder_ / "absent" / "m.so").string());
+    LinkLibrary(set, {}, (folder_ / "absent" / "m.so").string());
     FAIL() << "linked";
   } catch (const ffi::Error& error) {
     EXPECT_NE(std::string(error.message()).find("cannot write"), std::string::npos);
     EXPECT_NE(std::string(error.message()).find("there is no folder"), std::string::npos);
   }
-  EXPECT_THROW(LinkLibrary(set, "", folder_.string()), ffi::Error);
+  EXPECT_THROW(LinkLibrary(set, {}, folder_.string()), ffi::Error);
   EXPECT_EQ(FilesLeft(), 0u);
 }
 

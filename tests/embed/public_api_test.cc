@@ -19,7 +19,7 @@ namespace {
 namespace ffi = tvm::ffi;
 
 Executable Sample(size_t number) {
-  return Executable::FromBytes(bytecode::Serialize(testing::SamplePrograms()[number].Get()));
+  return Executable::FromBytes(bytecode::Serialize(testing::SamplePrograms()[number].Get()).Join());
 }
 
 TEST(PublicApi, RunsAnExecutableFromItsBytes) {

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   }
   int number = 0;
   for (const auto& builder : relaxvm::testing::SamplePrograms()) {
-    std::string bytes = relaxvm::bytecode::Serialize(builder.Get());
+    std::string bytes = relaxvm::bytecode::Serialize(builder.Get()).Join();
     bytes.resize(bytes.size() - 32);  // without the checksum, which no mutation would pass
     std::ofstream(std::string(argv[1]) + "/" + std::to_string(number++), std::ios::binary) << bytes;
   }

@@ -119,7 +119,7 @@ std::string RuleOf(const std::string& message) {
 std::vector<std::string> Originals() {
   std::vector<std::string> originals;
   for (const auto& builder : testing::SamplePrograms())
-    originals.push_back(bytecode::Serialize(builder.Get()));
+    originals.push_back(bytecode::Serialize(builder.Get()).Join());
   return originals;
 }
 

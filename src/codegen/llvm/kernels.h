@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bytecode/native_plan.h"
@@ -53,13 +54,15 @@ struct LoadedKernels {
 };
 LoadedKernels LoadInMemory(const KernelSet& kernels);
 
-// Links a shared library that holds the kernels and `library_bin` under `__tvm_ffi__library_bin`,
-// with a linker for the target's kind of processor (ld.lld, ld, cc, or the PyPI package ziglang).
-// Writes to a temporary file first; throws when there is none.
-void LinkLibrary(const KernelSet& kernels, const std::string& library_bin, const std::string& path);
+// Links a shared library that holds the kernels and, unless it is empty, what `library_bin` has in
+// pieces under `__tvm_ffi__library_bin`, with a linker for the target's kind of processor (ld.lld,
+// ld, cc, or the PyPI package ziglang). Writes to a temporary file first; throws when there is
+// none.
+void LinkLibrary(const KernelSet& kernels, const std::vector<std::string_view>& library_bin,
+                 const std::string& path);
 
 // The same as a static library, for whoever links it: needs no linker.
-void WriteArchive(const KernelSet& kernels, const std::string& library_bin,
+void WriteArchive(const KernelSet& kernels, const std::vector<std::string_view>& library_bin,
                   const std::string& path);
 
 // What the CPU of a target can do, from its features; caches and cores are guesses.

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "codegen/llvm/compiler.h"
@@ -158,18 +159,9 @@ int ElfMachine(const llvm::Triple& triple) {
   return triple.isAArch64() ? llvm::ELF::EM_AARCH64 : llvm::ELF::EM_X86_64;
 }
 
-// The objects as files of the folder.  The blob first: a linker that does not know large sections
-// lays it out before the constants of the code, which must stay within 2 GB of the code.
-std::vector<std::string> WriteObjects(const KernelSet& kernels, const llvm::Triple& triple,
-                                      const std::string& library_bin, const WorkFolder& folder,
-                                      const std::string& path) {
+// The objects as files of the folder.
+std::vector<std::string> WriteObjects(const KernelSet& kernels, const WorkFolder& folder) {
   std::vector<std::string> files;
-  if (!library_bin.empty()) {
-    files.push_back(folder.File("library_bin.o"));
-    std::string reason =
-        WriteBlobObject(files.back(), kLibraryBinSymbol, library_bin, ElfMachine(triple));
-    if (!reason.empty()) CannotWrite(path, reason);
-  }
   for (size_t i = 0; i < kernels.objects.size(); ++i) {
     files.push_back(folder.Write(std::to_string(i) + ".o", kernels.objects[i].bytes));
   }
@@ -186,14 +178,22 @@ bool RegistersDestructors(const KernelSet& kernels) {
 
 }  // namespace
 
-void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
-                 const std::string& path) {
+void LinkLibrary(const KernelSet& kernels, const Pieces& library_bin, const std::string& path) {
   if (fs::is_directory(path)) CannotWrite(path, "it is a folder");
   WorkFolder folder(path);
   const llvm::Triple triple(Compiler(kernels.target).triple());
+  std::vector<std::string> files = WriteObjects(kernels, folder);
+  auto check = [&](const std::string& reason) {
+    if (!reason.empty()) CannotWrite(path, reason);
+  };
+  if (!library_bin.empty()) {
+    files.push_back(folder.File("library_bin.o"));
+    uint64_t num_bytes = 0;
+    for (std::string_view piece : library_bin) num_bytes += piece.size();
+    check(WriteBlobNote(files.back(), kLibraryBinSymbol, num_bytes, ElfMachine(triple)));
+  }
   std::string inputs;
-  for (const std::string& file : WriteObjects(kernels, triple, library_bin, folder, path))
-    inputs += "\"" + file + "\"\n";
+  for (const std::string& file : files) inputs += "\"" + file + "\"\n";
   std::optional<Linker> linker = FindLinker(triple, folder);
   if (!linker) FailWithoutLinker(triple, path);
   std::vector<std::string> words = linker->command;
@@ -226,16 +226,26 @@ void LinkLibrary(const KernelSet& kernels, const std::string& library_bin,
     Fail(ErrorKind::kRuntimeError, "cannot write ", path, ": ", linker->command[0],
          " failed: ", run.output);
   }
+  if (!library_bin.empty()) {
+    const std::string linked = std::exchange(result, folder.File("whole.so"));
+    check(AppendBlob(linked, kLibraryBinSymbol, library_bin, result));
+  }
   if (std::error_code error = fs::rename(result, path)) CannotWrite(path, error.message());
 }
 
-void WriteArchive(const KernelSet& kernels, const std::string& library_bin,
-                  const std::string& path) {
+void WriteArchive(const KernelSet& kernels, const Pieces& library_bin, const std::string& path) {
   if (fs::is_directory(path)) CannotWrite(path, "it is a folder");
   WorkFolder folder(path);
   const llvm::Triple triple(Compiler(kernels.target).triple());
+  std::vector<std::string> files = WriteObjects(kernels, folder);
+  if (!library_bin.empty()) {
+    files.push_back(folder.File("library_bin.o"));
+    std::string reason =
+        WriteBlobObject(files.back(), kLibraryBinSymbol, library_bin, ElfMachine(triple));
+    if (!reason.empty()) CannotWrite(path, reason);
+  }
   std::vector<llvm::NewArchiveMember> members;
-  for (const std::string& file : WriteObjects(kernels, triple, library_bin, folder, path)) {
+  for (const std::string& file : files) {
     auto member = llvm::NewArchiveMember::getFile(file, /*Deterministic=*/true);
     if (!member) CannotWrite(path, llvm::toString(member.takeError()));
     member->MemberName = llvm::sys::path::filename(member->MemberName);

@@ -183,8 +183,7 @@ void SealSharedLibrary(const std::string& path) {
   std::error_code error;
   std::filesystem::resize_file(path, length, error);
   std::ofstream out(path, std::ios::binary | std::ios::app);
-  if (error || !out.write(seal.bytes().data(), static_cast<std::streamsize>(seal.bytes().size())) ||
-      !out.flush()) {
+  if (error || !(out << seal.Join()) || !out.flush()) {
     Fail(ErrorKind::kRuntimeError, "cannot write ", path);
   }
 }
