@@ -150,7 +150,8 @@ class Counter : public tir::StmtVisitor {
       if (i < first_output_) AddBytes(buffers_[i].loads, i, &bytes);
       AddBytes(buffers_[i].stores, i, &bytes);
     }
-    return text + (bytes.empty() ? "0" : bytes);
+    text += bytes.empty() ? "0" : bytes;
+    return multiplies_bytes_ ? text + "|int8" : multiplies_bf16_ ? text + "|bfloat16" : text;
   }
 
   std::optional<int64_t> NumSteps() const {
@@ -231,6 +232,10 @@ class Counter : public tir::StmtVisitor {
   }
   void VisitBinary(const ir::BinaryObj* b) override {
     if (!in_index_ && !is_told_) operations_.Add(OperationsOf(b->op) * b->a.dtype().lanes, times_);
+    if (b->op == BinaryOp::kAdd) {
+      NoteProduct(b->a);
+      NoteProduct(b->b);
+    }
     // What asks for a place (padding) is no work either.
     const bool was_index = in_index_;
     in_index_ = in_index_ || (IsBool(ffi::GetRef<Expr>(b).dtype()) && IsInt(b->a.dtype()));
@@ -256,6 +261,23 @@ class Counter : public tir::StmtVisitor {
     bool was_index = std::exchange(in_index_, true);
     Visit(index);
     in_index_ = was_index;
+  }
+
+  // Of a term of a sum.
+  void NoteProduct(const Expr& term) {
+    const auto* product = term.as<ir::BinaryObj>();
+    if (product == nullptr || product->op != BinaryOp::kMul) return;
+    const DLDataType a = WidenedFrom(product->a), b = WidenedFrom(product->b);
+    multiplies_bytes_ |= IsByte(a) && IsByte(b);
+    multiplies_bf16_ |= IsBFloat(a) && IsBFloat(b);
+  }
+  static bool IsByte(DLDataType t) { return t.bits == 8 && (IsInt(t) || IsUInt(t)); }
+  // The dtype of what is multiplied before it was widened; a zero point may be taken off.
+  static DLDataType WidenedFrom(const Expr& factor) {
+    if (const auto* cast = factor.as<ir::CastObj>()) return cast->value.dtype();
+    const auto* binary = factor.as<ir::BinaryObj>();
+    if (binary != nullptr && binary->op == BinaryOp::kSub) return WidenedFrom(binary->a);
+    return factor.dtype();
   }
 
   void Touch(const ir::Var& buffer, int lanes, bool is_store) {
@@ -297,6 +319,7 @@ class Counter : public tir::StmtVisitor {
   Sum operations_;
   bool in_index_ = false;
   bool is_told_ = false;  // in a loop that says what it computes
+  bool multiplies_bytes_ = false, multiplies_bf16_ = false;
 };
 
 }  // namespace

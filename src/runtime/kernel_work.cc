@@ -57,11 +57,14 @@ std::optional<KernelWork::Code> KernelWork::ParseCode(std::string_view text) {
 std::optional<KernelWork> KernelWork::Parse(std::string_view text) {
   size_t bar = text.find('|');
   if (bar == std::string_view::npos) return std::nullopt;
-  auto operations = ParseCode(text.substr(0, bar)), bytes = ParseCode(text.substr(bar + 1));
+  const std::string_view rest = text.substr(bar + 1);
+  const size_t second = std::min(rest.find('|'), rest.size());
+  auto operations = ParseCode(text.substr(0, bar)), bytes = ParseCode(rest.substr(0, second));
   if (!operations || !bytes) return std::nullopt;
   KernelWork work;
   work.operations_ = std::move(*operations);
   work.bytes_ = std::move(*bytes);
+  work.products_ = rest.substr(std::min(second + 1, rest.size()));
   return work;
 }
 

@@ -17,13 +17,16 @@ namespace relaxvm::runtime {
 
 class KernelWork {
  public:
-  // "operations|bytes" in postfix notation.  Empty when the text is not of that form.
+  // "operations|bytes" in postfix notation, or "operations|bytes|dtype".  Empty when the text is
+  // not of that form.
   static std::optional<KernelWork> Parse(std::string_view text);
 
   // -1 when it depends on data.  `scalars` as a kernel takes them.
   double Operations(std::span<const DLTensor* const> tensors,
                     std::span<const int64_t> scalars) const;
   double Bytes(std::span<const DLTensor* const> tensors, std::span<const int64_t> scalars) const;
+  // What is multiplied, where a machine may do that faster than floats; else empty.
+  const std::string& products() const { return products_; }
 
  private:
   enum class Op : uint8_t {
@@ -50,6 +53,7 @@ class KernelWork {
                     std::span<const int64_t> scalars);
 
   Code operations_, bytes_;  // empty: not known
+  std::string products_;
 };
 
 // Lines "kernel<tab>text", as a kernel library holds them.

@@ -160,8 +160,8 @@ void SetTimeLimit(const VMPtr& vm, ffi::PackedArgs args, ffi::Any*) {
   vm->set_time_limit_ns(static_cast<int64_t>(limit_ms * 1e6));
 }
 
-// Arrays (function name, kind, start ns, duration ns, bytes, operations or None, thread, depth,
-// arguments), in order of their end; then how many were not kept.
+// Arrays (function name, kind, start ns, duration ns, bytes, operations or None, what is
+// multiplied, thread, depth, arguments), in order of their end; then how many were not kept.
 void EndProfile(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
   std::shared_ptr<const Profile> profile = vm->EndProfile();
   ffi::Array<ffi::Any> rows;
@@ -176,10 +176,13 @@ void EndProfile(const VMPtr& vm, ffi::PackedArgs, ffi::Any* result) {
     } else if (bytecode::FindBuiltin(info.name)) {
       kind = "builtin";
     }
+    const runtime::KernelWork* work = profile->functions()[func].work;
+    const std::string products = work != nullptr ? work->products() : "";
     ffi::Any operations = event.operations >= 0 ? ffi::Any(event.operations) : ffi::Any(nullptr);
     rows.push_back(ffi::Array<ffi::Any>{ffi::String(info.name), ffi::String(kind), event.start_ns,
                                         event.duration_ns, event.num_bytes, operations,
-                                        event.thread, event.depth, ffi::String(event.args)});
+                                        ffi::String(products), event.thread, event.depth,
+                                        ffi::String(event.args)});
   }
   *result = ffi::Array<ffi::Any>{rows, profile->num_lost()};
 }

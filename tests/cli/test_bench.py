@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from relaxvm.cli.benching import Kernel
-from relaxvm.cli.limits import Limits
+from relaxvm.cli.limits import Limits, measure
 from relaxvm.cli.roofline import page
 
 MODEL = "g (float[n, 64] x, float[64, 64] w) => (float[n, 64] y) { a = MatMul(x, w) y = Relu(a) }"
@@ -64,6 +64,12 @@ def test_says_of_each_kernel_how_far_it_is_from_the_limit(bench, tmp_path):
     assert kernel["name"] in {e["name"] for e in events}
 
 
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_measures_what_products_of_a_kernel_can_reach(dtype):
+    limits = measure(1, "llvm", [dtype])
+    assert set(limits.products) == {dtype} and limits.products[dtype] > 0
+
+
 def test_refuses_an_unwritable_page_before_it_runs(bench):
     assert "there is no such folder" in bench("--html", "no/page.html", status=2)["error"]
 
@@ -73,6 +79,10 @@ def test_share_of_the_nearer_limit():
     assert limits.share(1e-9, 50, 1) == pytest.approx(0.5)  # bound by arithmetic
     assert limits.share(1e-9, 5, 5) == pytest.approx(0.5)  # bound by memory
     assert limits.share(0, 5, 5) == 0
+    of_bytes = Limits(threads=1, gflop_per_s=100, gb_per_s=10, products={"int8": 400})
+    assert of_bytes.share(1e-9, 200, 1, "int8") == pytest.approx(0.5)
+    assert of_bytes.share(1e-9, 50, 1) == of_bytes.share(1e-9, 50, 1, "bfloat16") == 0.5
+    assert of_bytes.text() == "100 GFLOP/s of float32, 400 GFLOP/s of int8, 10.0 GB/s"
 
 
 def test_the_page_is_well_formed_and_marks_kernels_that_are_far():
@@ -81,8 +91,9 @@ def test_the_page_is_well_formed_and_marks_kernels_that_are_far():
         Kernel("slow", 2, 9.0, 0.09, 1.0, 1.0, 1.0, 0.1),
         Kernel("copy", 1, 1.0, 0.01, 0.0, 9.0, 0.0, 0.9),
     ]
-    text = page("m.onnx", kernels, Limits(2, 100, 10), 100.0)
+    text = page("m.onnx", kernels, Limits(2, 100, 10, {"int8": 400.0}), 100.0)
     svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + len("</svg>")])
     circles = svg.findall("circle")
+    assert [p.get("stroke-dasharray") for p in svg.findall("path")] == [None, "6 4"]
     assert len(circles) == 2  # nothing is computed in `copy`: it has no place in the picture
     assert text.count('<tr class="far">') == 1 and "fast&lt;&amp;&gt;" in text

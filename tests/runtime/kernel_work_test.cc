@@ -39,9 +39,17 @@ TEST(KernelWork, EvaluatesSizesOfTheArguments) {
   }
 }
 
+TEST(KernelWork, SaysWhatIsMultiplied) {
+  for (auto [text, products] : {std::pair{"n0|8", ""}, {"n0|8|int8", "int8"}, {"|8|", ""}}) {
+    auto work = KernelWork::Parse(text);
+    ASSERT_TRUE(work.has_value()) << text;
+    EXPECT_EQ(work->products(), products) << text;
+  }
+}
+
 TEST(KernelWork, RefusesWhatIsNoExpression) {
   for (const char* text :
-       {"1", "1 2|1", "+|1", "1 +|1", "x|1", "t0|1", "t.1|1", "1  2 +|1", "|t0."})
+       {"1", "1 2|1", "+|1", "1 +|1", "x|1", "t0|1", "t.1|1", "1  2 +|1", "|t0.", "1|x|int8"})
     EXPECT_FALSE(KernelWork::Parse(text).has_value()) << text;
 }
 

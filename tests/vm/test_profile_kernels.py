@@ -65,6 +65,26 @@ def test_rows_count_operations_and_bytes_of_these_sizes(executable, from_file, n
     assert row.gb_per_s == pytest.approx(row.num_bytes / row.self_us / 1e3)
 
 
+@I.ir_module
+class OfBytes:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "uint8"), w: R.Tensor((64, 32), "int8")):
+        with R.dataflow():
+            a = R.matmul(x, w, out_dtype="int32")
+            b = R.astype(a, "float32")
+            c = R.nn.softmax(b)
+            R.output(c)
+        return c
+
+
+def test_rows_say_where_products_are_of_bytes():
+    vm = relaxvm.VirtualMachine(relaxvm.compile(OfBytes), relaxvm.cpu())
+    profile = vm.profile("main", np.ones((10, 64), "u1"), np.ones((64, 32), "i1"))
+    rows = rows_of(profile)
+    products = {"matmul" in name: row.products for name, row in rows.items() if row.flop}
+    assert products == {True: "int8", False: ""}
+
+
 def test_time_of_a_function_of_the_program_is_that_of_its_calls_and_its_own(executable):
     profile = relaxvm.VirtualMachine(executable, relaxvm.cpu()).profile("main", *arguments())
     rows = rows_of(profile)

@@ -52,6 +52,7 @@ class Kernel:
     gb_per_s: float
     flop_per_byte: float
     of_limit: float
+    products: str = ""  # what is multiplied, where that has a limit of its own
 
     @property
     def is_far(self) -> bool:
@@ -162,17 +163,14 @@ def _profile(
             vm["main"](*tensors)
         profiles.append(vm.profile("main", *tensors))
     best = min(profiles, key=lambda p: p.total_us)
-    limits = measure(threads, options.target)
+    limits = measure(threads, options.target, sorted({row.products for row in best.rows()} - {""}))
     kernels = _kernels(best, limits)
     report.set(
         limits=dataclasses.asdict(limits),
         kernels=[dataclasses.asdict(k) for k in kernels],
         far_from_limit=[k.name for k in kernels if k.is_far],
     )
-    report.line(
-        f"limits measured here, {threads} threads: {limits.gflop_per_s:.0f} GFLOP/s, "
-        f"{limits.gb_per_s:.1f} GB/s"
-    )
+    report.line(f"limits measured here, {threads} threads: {limits.text()}")
     columns = ["kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "of limit", ""]
     report.table("kernels", columns, [_row(k) for k in kernels])
     far = [k for k in kernels if k.is_far]
@@ -206,7 +204,8 @@ def _kernels(profile: Any, limits: Limits) -> list[Kernel]:
                 row.gflop_per_s or 0.0,
                 row.gb_per_s,
                 flop / row.num_bytes if row.num_bytes else 0.0,
-                limits.share(row.self_us / 1e6, flop, row.num_bytes),
+                limits.share(row.self_us / 1e6, flop, row.num_bytes, row.products),
+                row.products,
             )
         )
     return sorted(kernels, key=lambda k: -k.time_us)

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine can do at most, measured: multiply-adds and memory traffic, by tensor programs of our own."""
+"""What this machine can do at most, measured by programs of our own: multiply-adds, products that have units of their
+own, and memory traffic."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 # Chains of dependent multiply-adds hide each other's latency; lanes x chains must fit the registers, and which
 # pair does is found by trying.
 _SHAPES = ((16, 24), (8, 12), (4, 24))
 _STEPS = 20_000
+# A matrix product whose operands stay in the second cache: rows of each thread, columns, terms of a sum.
+_PRODUCT = (192, 256, 2048)
+_PRODUCT_DTYPES: dict[str, tuple[Any, Any, str]] = {  # of both sides and of the sums
+    "int8": (np.uint8, np.int8, "int32"),
+    "bfloat16": (ml_dtypes.bfloat16, ml_dtypes.bfloat16, "float32"),
+}
 # Far above any last-level cache of one machine's share, and small enough for a small machine.
 _TRAFFIC_BYTES = 256 << 20
 _SECONDS = 0.4
@@ -66,41 +74,77 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """float32 multiply-adds and reads from memory, with all threads of a run."""
+    """float32 multiply-adds and reads from memory, with all threads of a run; what products of other dtypes reach,
+    where they were measured."""
 
     threads: int
     gflop_per_s: float
     gb_per_s: float
+    products: Mapping[str, float] = dataclasses.field(default_factory=dict)  # dtype: GFLOP/s
 
-    def share(self, seconds: float, flops: float, num_bytes: float) -> float:
+    def share(self, seconds: float, flops: float, num_bytes: float, products: str = "") -> float:
         """How much of the nearer limit some work reached (the roofline: Williams, Waterman, Patterson 2009)."""
         if seconds <= 0:
             return 0.0
-        least = max(flops / self.gflop_per_s, num_bytes / self.gb_per_s) / 1e9
+        gflop_per_s = self.products.get(products, self.gflop_per_s)
+        least = max(flops / gflop_per_s, num_bytes / self.gb_per_s) / 1e9
         return least / seconds
 
+    def text(self) -> str:
+        """For people."""
+        rates = {"float32": self.gflop_per_s, **self.products}
+        return ", ".join(
+            [
+                *(f"{rate:.0f} GFLOP/s of {dtype}" for dtype, rate in rates.items()),
+                f"{self.gb_per_s:.1f} GB/s",
+            ]
+        )
 
-def measure(threads: int, target: str) -> Limits:
-    """Runs for about two seconds; compiles four small programs."""
+
+def measure(threads: int, target: str, products: Iterable[str] = ()) -> Limits:
+    """Runs for about two seconds; compiles four small programs, and one for each dtype of `products`."""
+    from ..script import from_source
+
     flops = 0.0
     for lanes, chains in _SHAPES:
         width = lanes * chains
         text = _PEAK.format(threads=threads, width=width, lanes=lanes, chains=chains, steps=_STEPS)
-        seconds = _least_seconds(text, np.full((threads, width), 0.5, "float32"), threads, target)
+        data = np.full((threads, width), 0.5, "float32")
+        seconds = _least_seconds(from_source(text), data, threads, target)
         flops = max(flops, 2 * width * _STEPS * threads / seconds)
     width = _TRAFFIC_BYTES // 4 // threads // 64 * 64
     data = np.ones((threads, width), "float32")
-    seconds = _least_seconds(_TRAFFIC.format(threads=threads, width=width), data, threads, target)
-    return Limits(threads, flops / 1e9, data.nbytes / seconds / 1e9)
+    text = _TRAFFIC.format(threads=threads, width=width)
+    seconds = _least_seconds(from_source(text), data, threads, target)
+    return Limits(
+        threads,
+        flops / 1e9,
+        data.nbytes / seconds / 1e9,
+        {dtype: _product_gflop_per_s(dtype, threads, target) for dtype in products},
+    )
 
 
-def _least_seconds(text: str, data: np.ndarray, threads: int, target: str) -> float:
+def _product_gflop_per_s(dtype: str, threads: int, target: str) -> float:
+    from ..relax import BlockBuilder, TensorType, Var, const, op
+
+    rows, columns, terms = _PRODUCT
+    left, right, sums = _PRODUCT_DTYPES[dtype]
+    data = np.ones((rows * threads, terms), left)
+    x = Var("x", TensorType(data.shape, str(data.dtype)))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        product = op.matmul(x, const(np.ones((terms, columns), right)), out_dtype=sums)
+        builder.emit_func_output(builder.emit(product))
+    seconds = _least_seconds(builder.finalize(), data, threads, target)
+    return 2 * data.size * columns / seconds / 1e9
+
+
+def _least_seconds(module: Any, data: np.ndarray, threads: int, target: str) -> float:
     from .. import compile as compile_module
     from .._session.build import apply_threads
     from ..runtime import VirtualMachine, cpu, tensor
-    from ..script import from_source
 
-    vm = VirtualMachine(compile_module(from_source(text), target=target), cpu())
+    vm = VirtualMachine(compile_module(module, target=target), cpu())
     apply_threads(vm, threads)
     function, argument = vm["main"], tensor(data)
     return least_seconds(lambda: function(argument), _SECONDS)

@@ -30,8 +30,8 @@ svg text {{ font: 12px system-ui, sans-serif; fill: #444 }}
 <h1>{title}</h1>
 <p>{summary}</p>
 {picture}
-<p>One circle a kernel, its area the share of the time; the line is what this machine can do at most. Kernels far
-from it are orange.</p>
+<p>One circle a kernel, its area the share of the time; the line is what this machine can do at most, a dashed one
+where products of other dtypes end. Kernels far from theirs are orange.</p>
 <table>
 <thead>
 <tr><th>kernel</th><th>calls</th><th>&micro;s</th><th>share</th><th>GFLOP/s</th><th>GB/s</th><th>of limit</th></tr>
@@ -51,7 +51,7 @@ def page(model: str, kernels: Sequence[Any], limits: Limits, total_us: float) ->
     return _PAGE.format(
         title=html.escape(model),
         summary=f"One run takes {total_us / 1e3:.3f} ms on {limits.threads} threads. This machine reaches "
-        f"{limits.gflop_per_s:.0f} GFLOP/s (float32) and {limits.gb_per_s:.1f} GB/s. "
+        f"{limits.text()}. "
         f"{far:.0%} of the time is spent in kernels that are far from these limits.",
         picture=_picture(kernels, limits),
         rows="\n".join(map(_row, kernels)),
@@ -74,11 +74,12 @@ def _row(k: Any) -> str:
 
 def _picture(kernels: Sequence[Any], limits: Limits) -> str:
     shown = [k for k in kernels if k.flop_per_byte > 0 and k.gflop_per_s > 0]
+    roofs = {"": limits.gflop_per_s, **limits.products}
     ridge = limits.gflop_per_s / limits.gb_per_s
     low_x = min([k.flop_per_byte for k in shown] + [ridge / 100])
-    high_x = max([k.flop_per_byte for k in shown] + [ridge * 10])
+    high_x = max([k.flop_per_byte for k in shown] + [max(roofs.values()) / limits.gb_per_s * 10])
     low_y = min([k.gflop_per_s for k in shown] + [limits.gb_per_s * low_x])
-    high_y = limits.gflop_per_s * 1.5
+    high_y = max(roofs.values()) * 1.5
 
     def x(value: float) -> float:
         part = math.log(value / low_x) / math.log(high_x / low_x)
@@ -95,9 +96,15 @@ def _picture(kernels: Sequence[Any], limits: Limits) -> str:
     for tick in _powers(low_y, high_y):
         parts.append(_line(x(low_x), y(tick), x(high_x), y(tick), "#eee"))
         parts.append(f'<text x="8" y="{y(tick) + 4:.0f}">{tick:g}</text>')
-    roof = f"M{x(low_x):.1f},{y(limits.gb_per_s * low_x):.1f} L{x(ridge):.1f},{y(limits.gflop_per_s):.1f} "
-    roof += f"L{x(high_x):.1f},{y(limits.gflop_per_s):.1f}"
-    parts.append(f'<path d="{roof}" fill="none" stroke="#333" stroke-width="2"/>')
+    for dtype, rate in roofs.items():
+        ridge = rate / limits.gb_per_s
+        roof = f"M{x(low_x):.1f},{y(limits.gb_per_s * low_x):.1f} L{x(ridge):.1f},{y(rate):.1f} "
+        roof += f"L{x(high_x):.1f},{y(rate):.1f}"
+        dashes = ' stroke-dasharray="6 4"' if dtype else ""
+        parts.append(f'<path d="{roof}" fill="none" stroke="#333" stroke-width="2"{dashes}/>')
+        parts.append(
+            f'<text x="{x(high_x):.1f}" y="{y(rate) - 6:.1f}" text-anchor="end">{dtype or "float32"}</text>'
+        )
     for k in shown:
         radius = 3 + 30 * math.sqrt(max(k.share, 0))
         color = "#e8700a" if k.is_far else "#2a6fb0"

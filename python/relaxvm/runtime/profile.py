@@ -22,6 +22,7 @@ class Event:
     duration_us: float
     num_bytes: float  # that a kernel touches; of the tensors among the arguments of other functions
     flop: float | None  # None: not known
+    products: str  # "int8" or "bfloat16", where a kernel's sums are of products of these
     thread: int
     depth: int
     args: str
@@ -39,6 +40,7 @@ class Row:
     share: float  # of the whole run, by self_us
     num_bytes: float
     flop: float | None
+    products: str  # as in Event
 
     @property
     def gb_per_s(self) -> float:
@@ -95,6 +97,7 @@ class Profile:
                     self_us / self.total_us if self.total_us > 0 else 0.0,
                     sum(event.num_bytes for event in events),
                     None if any(f is None for f in flops) else sum(f for f in flops if f),
+                    events[0].products,
                 )
             )
         return sorted(rows, key=lambda row: -row.self_us)

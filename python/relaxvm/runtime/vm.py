@@ -224,11 +224,12 @@ class VirtualMachine:
                 duration_ns / 1e3,
                 num_bytes,
                 flop,
+                str(products),
                 thread,
                 depth,
                 str(text),
             )
-            for name, kind, start_ns, duration_ns, num_bytes, flop, thread, depth, text in rows
+            for name, kind, start_ns, duration_ns, num_bytes, flop, products, thread, depth, text in rows
         ]
         return Profile(events, total_us, result, num_lost)
 

@@ -58,6 +58,23 @@ PROGRAMS = {
         """,
         "t0.0 2 * 1 *|n0 t0.0 3 + 4 / 1 * min 4 * n1 t0.0 3 + 4 / 1 * min 4 * +",
     ),
+    "bytes": (
+        [("a", "(n, 8)", "uint8"), ("b", "(8,)", "int8"), ("c", "(n,)", "int32")],
+        """
+        for i in range(n):
+            for l in range(8):
+                c[i] = c[i] + (T.cast(a[i, l], "int32") - 3) * T.cast(b[l], "int32")
+        """,
+        "t0.0 24 *|n0 t0.0 8 * min 1 * n1 t0.0 8 * min 1 * + n2 t0.0 8 * min 4 * +|int8",
+    ),
+    "bfloat16": (
+        [("a", "(n,)", "bfloat16"), ("b", "(n,)", "bfloat16"), ("c", "(1,)", "float32")],
+        """
+        for i in range(n):
+            c[0] = c[0] + T.cast(a[i], "float32") * T.cast(b[i], "float32")
+        """,
+        "t0.0 2 *|n0 t0.0 1 * min 2 * n1 t0.0 1 * min 2 * + n2 t0.0 1 * min 4 * +|bfloat16",
+    ),
     "depends_on_data": (
         [("a", "(n,)", "int64"), ("b", "(n,)", "int64")],
         """
