@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // EmitPixels: an elementwise stage that makes pixels of bytes from planes, each by a formula of its
-// own, with padding around: what a quantized network does with a picture first.
+// own, with padding around or in place of a plane: what a quantized network does with a picture
+// first.
 //
 // Where nothing is padding, a vector of each plane's results becomes bytes of words by shifts; the
 // padding is written element by element.
@@ -44,6 +45,9 @@ class PixelWriter {
       if (ir::IsIntValue(out->Coeff(axis.var), planes_)) along_ = axis;
     }
     if (ir::AsInt(along_.extent).value_or(2 * lanes_) < 2 * lanes_) return false;
+    LoadCollector loads;
+    loads.Visit(stage_.value);
+    if (loads.sometimes.empty()) return false;  // nothing is padding: EmitInterleave does it
     for (int64_t plane = 0; plane < planes_; ++plane) {
       ffi::Map<Var, Expr> map;
       map.Set(few_.var, Expr(plane));
@@ -51,7 +55,7 @@ class PixelWriter {
       if (!inside.defined() || !RunsAlong(inside)) return false;
       values_.push_back(inside);
     }
-    return has_choice_;
+    return true;
   }
 
   // One line of pixels.
@@ -103,7 +107,6 @@ class PixelWriter {
   }
 
   bool AddCondition(const Expr& condition) {
-    has_choice_ = true;
     const auto* binary = condition.as<BinaryObj>();
     if (binary != nullptr && binary->op == BinaryOp::kAnd)
       return AddCondition(binary->a) && AddCondition(binary->b);
@@ -195,7 +198,6 @@ class PixelWriter {
   Axis few_{Var("few", Int(64)), Expr(1)};
   Axis along_{Var("along", Int(64)), Expr(1)};
   std::vector<Expr> values_;  // of each plane, where nothing is padding
-  bool has_choice_ = false;
   std::vector<Expr> of_line_;
   Expr inside_line_;  // all of them; null: there is none
   Expr first_ = 0, end_ = int64_t{1} << 40;
