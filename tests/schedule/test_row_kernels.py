@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules that read along one axis and write along another, cut concatenations, and run attention by blocks: right
-results at sizes that fit vectors and tiles and at sizes that do not."""
+"""Schedules that read along one axis and write along another, and cut concatenations: right results at sizes that fit
+vectors and tiles and at sizes that do not."""
 
 from __future__ import annotations
 
@@ -205,75 +205,3 @@ def test_flip_runs_backwards(dtype: str, symbolic: bool) -> None:
 def test_tile(shape: Shape) -> None:
     x, repeats = numbers(shape), [2] * (len(shape) - 1) + [3]
     np.testing.assert_array_equal(run([x], lambda v: op.tile(v, repeats)), np.tile(x, repeats))
-
-
-def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None, causal: str | None
-) -> np.ndarray:
-    shared = q.shape[2] // k.shape[2]
-    k, v = np.repeat(k, shared, axis=2), np.repeat(v, shared, axis=2)
-    s = np.einsum("bshd,bthd->bhst", q.astype("float64"), k) / np.sqrt(q.shape[3])
-    if bias is not None:
-        s = s + bias
-    if causal is not None:
-        queries, keys = s.shape[2:]
-        last = np.arange(queries)[:, None] + (keys - queries if causal == "BottomRight" else 0)
-        s = np.where(np.arange(keys) <= last, s, -np.inf)
-    e = np.exp(s - s.max(-1, keepdims=True))
-    return np.einsum("bhst,bthe->bshe", e / e.sum(-1, keepdims=True), v)
-
-
-ATTENTION = [
-    # batch, queries, keys, heads, heads of keys, depth, width, masked, causal, target
-    (2, 5, 7, 3, 3, 16, 16, False, None, "llvm"),
-    (1, 1, 70, 4, 2, 32, 32, True, None, "llvm"),
-    (2, 50, 130, 2, 1, 15, 15, False, "BottomRight", "llvm"),
-    (1, 64, 128, 2, 2, 48, 40, True, "TopLeft", "llvm"),
-    (1, 51, 67, 2, 1, 15, 17, True, None, "llvm -mcpu=haswell"),
-]
-
-
-@pytest.mark.parametrize("case", ATTENTION, ids=str)
-def test_attention_by_blocks(case: tuple) -> None:
-    batch, queries, keys, heads, groups, depth, width, masked, causal, target = case
-    rng = np.random.default_rng(4)
-    q, k, v = (
-        rng.standard_normal(s, dtype="float32")
-        for s in (
-            (batch, queries, heads, depth),
-            (batch, keys, groups, depth),
-            (batch, keys, groups, width),
-        )
-    )
-    bias = np.where(rng.random((batch, 1, 1, keys)) < 0.4, np.float32(-3e38), np.float32(0))
-    bias[..., 0] = 0
-    args = [q, k, v] + ([bias] if masked else [])
-
-    def body(*x: relax.Expr) -> relax.Expr:
-        if masked:
-            return op.nn.attention_bias(*x, causal_mask=causal)
-        return op.nn.attention(*x, causal_mask=causal)
-
-    got = run(args, body, target=target)
-    np.testing.assert_allclose(got, attention(q, k, v, bias if masked else None, causal), atol=3e-6)
-
-
-# A chunk of rows that is full, one row more, rows that three chunks share unevenly, none.
-@pytest.mark.parametrize("queries", [96, 97, 193, 200, 0])
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("groups", [3, 1])
-def test_chunks_of_attention_are_alike(queries: int, symbolic: bool, groups: int) -> None:
-    rng = np.random.default_rng(5)
-    q = rng.standard_normal((2, queries, 3, 20), dtype="float32")
-    k, v = (rng.standard_normal((2, 70, groups, 20), dtype="float32") for _ in range(2))
-    got = run([q, k, v], lambda *x: op.nn.attention(*x), symbolic)
-    np.testing.assert_allclose(got, attention(q, k, v, None, None), atol=3e-6)
-
-
-def test_keys_that_are_all_hidden_in_the_first_block_do_not_count() -> None:
-    rng = np.random.default_rng(5)
-    q, k, v = (rng.standard_normal((1, n, 1, 16), dtype="float32") for n in (3, 100, 100))
-    bias = np.zeros((1, 1, 1, 100), "float32")
-    bias[..., :64] = -np.inf
-    got = run([q, k, v, bias], op.nn.attention_bias)
-    np.testing.assert_allclose(got, attention(q, k, v, bias, None), atol=3e-6)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReadAttention: which stages of a program are attention.
-#include "schedule/cpu/attention.h"
+#include "schedule/cpu/attention/parts.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
