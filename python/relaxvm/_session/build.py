@@ -57,9 +57,6 @@ class Source:
     as_inputs: tuple[str, ...] = ()  # initializers whose values come with each run
     is_apart: bool = False  # dimensions of inputs are of any size, also those of one name
 
-    def read(self) -> bytes:
-        return Path(self.path).read_bytes() if self.data is None else self.data
-
     def digest(self, cache: CompileCache) -> str:
         if self.data is None:
             return cache.digest_of(self.path, _KIND_OF_DIGEST, _digest)
@@ -234,6 +231,7 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
 def _compile(source: Source, target: Any) -> _Made:
     from .._compile import compile_last
     from ..relax.frontend.onnx import from_onnx
+    from ..relax.frontend.onnx.large_tensors import Source as File
     from ..relax.frontend.onnx.load import (
         drop_values,
         external_locations,
@@ -241,7 +239,7 @@ def _compile(source: Source, target: Any) -> _Made:
         set_dimensions_apart,
     )
 
-    model = parse(source.read(), source.folder, source.place)
+    model = parse(File(source.path, source.data), source.folder, source.place)
     names = sorted(external_locations(model.proto))
     if source.as_inputs:
         drop_values(model.proto.graph, set(source.as_inputs))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from .errors import DamagedModel, InvalidModel
+from .large_tensors import LargeTensors, Source, split
 from .texts import read_texts
 
 # Element types whose elements lie in a file as they do in memory.
@@ -28,10 +28,17 @@ _OPSET = "relaxvm.opset"
 class Model:
     """A parsed model and the folder that its external data may lie in."""
 
-    def __init__(self, proto: onnx.ModelProto, folder: str | None, place: str) -> None:
+    def __init__(
+        self,
+        proto: onnx.ModelProto,
+        folder: str | None,
+        place: str,
+        large: LargeTensors | None = None,
+    ) -> None:
         self.proto = proto
         self.folder = folder
         self.place = place  # what to call the model in a message
+        self.large = large  # what `proto` lacks
         self.opsets = _opsets(proto)
 
     def version_of(self, node: onnx.NodeProto) -> int | None:
@@ -50,6 +57,11 @@ class Model:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {e.key: e.value for e in tensor.external_data}
             data = _read_external(self.folder, entries, label)
+        elif self.large is not None and not tensor.HasField("raw_data"):
+            try:
+                data = self.large.read(tensor.name)
+            except (OSError, EOFError) as e:
+                raise DamagedModel(f"{label}: its data cannot be read: {e}") from e
         try:
             if data is not None and tensor.data_type in _PLAIN:  # no copy: it may be gigabytes
                 dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -70,25 +82,29 @@ def read_model(source: Any) -> Model:
     if isinstance(source, onnx.ModelProto):
         return _checked(source, None, "the model")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return parse(bytes(source), None, "the model")
+        return parse(Source("", bytes(source)), None, "the model")
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        return parse(_read_file(path), os.path.dirname(os.path.abspath(path)), f"'{path}'")
+        _check_file(path)
+        return parse(Source(path), os.path.dirname(os.path.abspath(path)), f"'{path}'")
     raise TypeError(
         f"an ONNX model is a path, bytes or onnx.ModelProto, not {type(source).__name__}"
     )
 
 
-def _read_file(path: str) -> bytes:
+def _check_file(path: str) -> None:
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "is a folder, not an ONNX file", path)
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(errno.EINVAL, "is not a regular file", path)
-    return Path(path).read_bytes()  # FileNotFoundError, PermissionError name the path
 
 
-def parse(data: bytes, folder: str | None, place: str) -> Model:
-    """The model in `data`; `folder` is where its external data may lie, `place` what to call it."""
+def parse(source: Source, folder: str | None, place: str) -> Model:
+    """The model in `source`; `folder` is where its external data may lie, `place` what to call it.
+
+    Large tensors stay where they are until they are read. FileNotFoundError and PermissionError name the path.
+    """
+    data, large = split(source)
     if not data:
         raise DamagedModel(f"{place}: is empty; expected an ONNX model")
     proto = onnx.ModelProto()
@@ -98,20 +114,21 @@ def parse(data: bytes, folder: str | None, place: str) -> Model:
         raise DamagedModel(
             f"{place}: is not an ONNX model, or is damaged or truncated (protobuf: {e})"
         ) from e
-    return _checked(proto, folder, place)
+    return _checked(proto, folder, place, large)
 
 
-def _checked(proto: onnx.ModelProto, folder: str | None, place: str) -> Model:
+def _checked(
+    proto: onnx.ModelProto, folder: str | None, place: str, large: LargeTensors | None = None
+) -> Model:
     # Nearly any bytes parse as some protobuf message: these fields are in every real model.
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
         raise DamagedModel(
             f"{place}: is not an ONNX model, or is damaged or truncated"
             " (it has no graph with outputs, or no IR version)"
         )
-    model = Model(proto, folder, place)
     if proto.functions:
-        model = Model(_expand_functions(proto, place), folder, place)
-    return model
+        proto = _expand_functions(proto, place)
+    return Model(proto, folder, place, large)
 
 
 def _opsets(proto: onnx.ModelProto) -> dict[str, int]:
@@ -186,7 +203,7 @@ def expand_operators(model: Model, operators: set[tuple[str, str]]) -> Model:
         )
     except RuntimeError:  # not every definition can be expanded, as with absent optional inputs
         return model
-    return Model(proto, model.folder, model.place)
+    return Model(proto, model.folder, model.place, model.large)
 
 
 def _with_default_attributes(model: Model, operators: list[tuple[str, str]]) -> onnx.ModelProto:
