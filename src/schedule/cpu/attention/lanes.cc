@@ -66,7 +66,7 @@ class ByLanes : public AttentionTask {
     turned_ = Scratch("queries", depth_ * kPitch, "global", &seq);
     block_ = Scratch("scores", kKeys * kPitch, "global", &seq);
     sums_ = Scratch("sums", kPitch * padded_width_, "global", &seq);
-    if (IsNarrow()) widened_ = Scratch("keys", kKeys * depth_, "global", &seq);
+    if (IsNarrow(of_.k)) widened_ = Scratch("keys", kKeys * depth_, "global", &seq);
     for (Mask& mask : masks_) {
       mask.turned = Buffer("mask", {Expr(kKeys * kPitch)}, mask.load.dtype());
       seq.push_back(tir::AllocBuffer(mask.turned));
@@ -86,7 +86,7 @@ class ByLanes : public AttentionTask {
     here_ = here;
     ffi::Array<Stmt> step = {tir::Bind(first_key, number * Expr(kKeys)),
                              tir::Bind(here, ir::Min(kKeys, keys_ - first_key))};
-    if (IsNarrow()) step.push_back(WidenKeys());
+    if (IsNarrow(of_.k)) step.push_back(WidenKeys());
     for (const Mask& mask : masks_) step.push_back(TurnMask(mask));
     step.push_back(Products());
     step.push_back(Update());
@@ -141,7 +141,7 @@ class ByLanes : public AttentionTask {
     turn.spatial = {d, r};
     turn.indices = {d.var, r.var};
     turn.out = Buffer("queries", {Expr(depth_), Expr(kPitch)}, Float(32));
-    if (IsNarrow() || of_.shared > 1) {
+    if (IsNarrow(of_.q) || of_.shared > 1) {
       const Buffer rows = Scratch("rows", kPitch * depth_, "global", &seq);
       seq.push_back(WidenQueries(rows));
       turn.value = rows.Load({r.var * Expr(depth_) + d.var});
@@ -225,7 +225,7 @@ class ByLanes : public AttentionTask {
     const int64_t width = vectors * lanes_;
     TileParts parts;
     parts.left = [&](const Expr& j) {
-      return IsNarrow() ? Expr(widened_.Load({Key(j) * Expr(depth_) + d})) : KeyAt(Key(j), d);
+      return IsNarrow(of_.k) ? Expr(widened_.Load({Key(j) * Expr(depth_) + d})) : KeyAt(Key(j), d);
     };
     parts.right = [&](int64_t v, const Var& lane) {
       return turned_.Load({d * Expr(kPitch) + column + Expr(v * lanes_) + lane});

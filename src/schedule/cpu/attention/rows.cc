@@ -43,7 +43,7 @@ class ByRows : public AttentionTask {
     here_ = here;
     const bool near = depth_ * kKeys * 4 * 2 <= traits_.l1_bytes;
     const int64_t few = near ? kFewRowsNear : kFewRows;
-    if (IsNarrow() && !only_few) {
+    if (IsNarrow(of_.q) && !only_few) {
       queries_ = Scratch("queries", kAttentionChunk * depth_, "global", &seq);
       seq.push_back(tir::IfThenElse(ir::Greater(count_, Expr(few)), WidenQueries(queries_)));
     }
@@ -129,7 +129,7 @@ class ByRows : public AttentionTask {
         return packed_.Load({d * Expr(kKeys) + panel * Expr(width) + Expr(v * lanes_) + lane});
       };
       auto left = [&](const Expr& row) -> Expr {
-        if (IsNarrow()) return queries_.Load({row * Expr(depth_) + d});
+        if (IsNarrow(of_.q)) return queries_.Load({row * Expr(depth_) + d});
         Map map = AtRow(Inside(row));
         map.Set(of_.scores->reduce[0].var, d);
         return ir::Cast(Float(32), tir::Substitute(of_.q, map));

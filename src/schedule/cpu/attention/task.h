@@ -60,7 +60,10 @@ class AttentionTask {
   // The row that row `r` of the chunk is; rows behind the last are the last.
   Expr Inside(const Expr& row) const { return ir::Min(first_ + row, first_ + count_ - Expr(1)); }
   Expr NumBlocks(int64_t keys_of_block) const;
-  bool IsNarrow() const { return Buffer(LoadInCasts(of_.q)->buffer).elem_dtype().bits < 32; }
+  // Are elements of the queries or keys less than float32?
+  static bool IsNarrow(const Expr& operand) {
+    return Buffer(LoadInCasts(operand)->buffer).elem_dtype().bits < 32;
+  }
 
   Buffer Scratch(const char* name, int64_t elems, const char* scope, ffi::Array<Stmt>* seq) const {
     Buffer buffer(name, {Expr(elems)}, Float(32), scope);
