@@ -271,7 +271,6 @@ class Counter : public tir::StmtVisitor {
     multiplies_bytes_ |= IsByte(a) && IsByte(b);
     multiplies_bf16_ |= IsBFloat(a) && IsBFloat(b);
   }
-  static bool IsByte(DLDataType t) { return t.bits == 8 && (IsInt(t) || IsUInt(t)); }
   // The dtype of what is multiplied before it was widened; a zero point may be taken off.
   static DLDataType WidenedFrom(const Expr& factor) {
     if (const auto* cast = factor.as<ir::CastObj>()) return cast->value.dtype();

@@ -32,6 +32,7 @@ constexpr bool IsBool(DLDataType t) { return t.code == kDLBool; }
 constexpr bool IsInt(DLDataType t) { return t.code == kDLInt; }
 constexpr bool IsUInt(DLDataType t) { return t.code == kDLUInt; }
 constexpr bool IsInteger(DLDataType t) { return IsInt(t) || IsUInt(t); }
+constexpr bool IsByte(DLDataType t) { return IsInteger(t) && t.bits == 8; }
 constexpr bool IsBFloat(DLDataType t) { return t.code == kDLBfloat; }
 // IEEE formats, bfloat16, float8 and smaller.
 constexpr bool IsFloat(DLDataType t) {

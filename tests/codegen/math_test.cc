@@ -208,9 +208,10 @@ void CheckBinary(Intrin intrin, Real (*reference)(Real, Real), DLDataType t, dou
     worst = std::max(worst, error);
     ASSERT_LE(error, limit) << ir::IntrinName(intrin) << "(" << a[i] << ", " << b[i] << ") gave "
                             << c[i] << " for " << want;
-    if (want == 0)
+    if (want == 0) {
       ASSERT_EQ(std::signbit(c[i]), std::signbit(want))
           << ir::IntrinName(intrin) << "(" << a[i] << ", " << b[i] << ")";
+    }
   }
   if (getenv("RELAXVM_SHOW_ERRORS"))
     printf("%s %s %.3f\n", ir::IntrinName(intrin), DTypeName(t).c_str(), worst);

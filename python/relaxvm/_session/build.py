@@ -231,7 +231,7 @@ def _cached(cache: CompileCache, key: str, folder: str | None) -> _Made | None:
 def _compile(source: Source, target: Any) -> _Made:
     from .._compile import compile_last
     from ..relax.frontend.onnx import from_onnx
-    from ..relax.frontend.onnx.large_tensors import Source as File
+    from ..relax.frontend.onnx.large_tensors import ModelFile
     from ..relax.frontend.onnx.load import (
         drop_values,
         external_locations,
@@ -239,7 +239,7 @@ def _compile(source: Source, target: Any) -> _Made:
         set_dimensions_apart,
     )
 
-    model = parse(File(source.path, source.data), source.folder, source.place)
+    model = parse(ModelFile(source.path, source.data), source.folder, source.place)
     names = sorted(external_locations(model.proto))
     if source.as_inputs:
         drop_values(model.proto.graph, set(source.as_inputs))

@@ -218,13 +218,13 @@ std::string WriteBlobObject(const std::string& path, const std::string& symbol,
                      elf_machine);
 }
 
-std::string WriteBlobNote(const std::string& path, const std::string& symbol, uint64_t num_bytes,
+std::string WriteBlobNote(const std::string& path, const std::string& symbol, const Pieces& pieces,
                           int elf_machine) {
   const char owner[] = "relaxvm";
   std::string note;
   for (uint32_t word : {uint32_t{sizeof(owner)}, 0u, 1u}) Append(&note, word);  // type 1, no text
   note.append(owner, sizeof(owner));
-  return WriteObject(path, symbol, num_bytes,
+  return WriteObject(path, symbol, BytesOf(pieces),
                      {".note.relaxvm", elf::SHT_NOTE, elf::SHF_ALLOC, 4, {note}}, elf_machine);
 }
 

@@ -18,7 +18,7 @@ std::string WriteBlobObject(const std::string& path, const std::string& symbol,
                             const Pieces& pieces, int elf_machine);
 
 // A relocatable object that has a note at the symbol: what is linked with it awaits AppendBlob.
-std::string WriteBlobNote(const std::string& path, const std::string& symbol, uint64_t num_bytes,
+std::string WriteBlobNote(const std::string& path, const std::string& symbol, const Pieces& pieces,
                           int elf_machine);
 // Writes the shared library `linked` to `path` with the bytes in a segment of their own, which
 // takes the place of the note's.

@@ -188,9 +188,7 @@ void LinkLibrary(const KernelSet& kernels, const Pieces& library_bin, const std:
   };
   if (!library_bin.empty()) {
     files.push_back(folder.File("library_bin.o"));
-    uint64_t num_bytes = 0;
-    for (std::string_view piece : library_bin) num_bytes += piece.size();
-    check(WriteBlobNote(files.back(), kLibraryBinSymbol, num_bytes, ElfMachine(triple)));
+    check(WriteBlobNote(files.back(), kLibraryBinSymbol, library_bin, ElfMachine(triple)));
   }
   std::string inputs;
   for (const std::string& file : files) inputs += "\"" + file + "\"\n";

@@ -39,7 +39,7 @@ int64_t PositionOf(const std::string& reduction) {
 }
 
 Type InferAllReduce(TypeCtx& ctx, const AllReduce& a) {
-  if (PositionOf(a.op_type) == std::size(kReductions)) {
+  if (PositionOf(a.op_type) == std::ssize(kReductions)) {
     ctx.Error(ErrorKind::kValueError, "op_type must be one of sum, prod, min, max, avg, got \"",
               a.op_type, "\"");
   }

@@ -8,8 +8,6 @@ namespace {
 
 struct ByteTable {};
 
-bool IsByte(DLDataType t) { return IsInteger(t) && t.bits == 8; }
-
 Type Infer(TypeCtx& ctx, const ByteTable&) {
   TensorType x = ctx.TensorOf(0, IsByte, "a tensor of bytes");
   TensorType table = ctx.TensorOf(1, IsByte, "a tensor of bytes");

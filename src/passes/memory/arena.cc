@@ -179,9 +179,10 @@ double PeakOf(const std::vector<size_t>& order, const Sizes& sizes, const Neighb
 }
 
 // Sizes of the blocks for each sample; absent when one cannot be computed.
-std::optional<std::vector<Sizes>> SampleSizes(const std::vector<Expr>& bytes) {
+std::optional<std::vector<Sizes>> SampleSizes(const std::vector<Expr>& bytes,
+                                              const std::vector<Values>& of) {
   std::vector<Sizes> samples;
-  for (const Values& values : SampleValues(bytes)) {
+  for (const Values& values : of) {
     Sizes sizes;
     for (const Expr& e : bytes) {
       std::optional<double> value = ValueOf(e, values);
@@ -238,9 +239,9 @@ class Planner {
   std::optional<ArenaPlan> Run() {
     for (const ArenaBlock& block : blocks_) aligned_.push_back(AlignBytes(block.bytes, analyzer_));
     if (!neighbours_.Find(blocks_)) return std::nullopt;
-    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned_);
-    if (!samples) return std::nullopt;
     samples_ = SampleValues(aligned_);
+    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned_, samples_);
+    if (!samples) return std::nullopt;
     return Symbolic(FindLayout(blocks_, *samples, neighbours_).order);
   }
 
@@ -364,7 +365,7 @@ class Divider {
   bool Prepare(arith::Analyzer* analyzer) {
     std::vector<Expr> aligned;
     for (const ArenaBlock& block : all_) aligned.push_back(AlignBytes(block.bytes, analyzer));
-    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned);
+    std::optional<std::vector<Sizes>> samples = SampleSizes(aligned, SampleValues(aligned));
     Neighbours neighbours;
     if (!samples || !neighbours.Find(all_)) return false;
     samples_ = std::move(*samples);

@@ -18,7 +18,6 @@ bool IsCompact(const Buffer& buffer) { return buffer.type()->strides.empty(); }
 bool IsAtMostFloat32(DLDataType type) {
   return IsFloat(type) && type.bits <= 32 && type.bits >= 16;
 }
-bool IsByte(DLDataType type) { return IsInteger(type) && type.bits == 8; }
 bool StoresInOrder(const Stage& s) {
   if (s.indices.size() != s.spatial.size()) return false;
   for (size_t d = 0; d < s.spatial.size(); ++d) {

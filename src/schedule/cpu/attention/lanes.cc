@@ -86,7 +86,7 @@ class ByLanes : public AttentionTask {
     here_ = here;
     ffi::Array<Stmt> step = {tir::Bind(first_key, number * Expr(kKeys)),
                              tir::Bind(here, ir::Min(kKeys, keys_ - first_key))};
-    if (IsNarrow(of_.k)) step.push_back(WidenKeys());
+    if (IsNarrow(of_.k)) step.push_back(WidenKeys(widened_));
     for (const Mask& mask : masks_) step.push_back(TurnMask(mask));
     step.push_back(Products());
     step.push_back(Update());
@@ -150,7 +150,7 @@ class ByLanes : public AttentionTask {
       map.Set(of_.scores->reduce[0].var, d.var);
       turn.value = tir::Substitute(of_.q, map);
     }
-    seq.push_back(Turned(turn, turned_));
+    seq.push_back(Turn(turn, turned_));
     return SeqStmt::Flatten(seq);
   }
 
@@ -168,41 +168,11 @@ class ByLanes : public AttentionTask {
     turn.indices = {j.var, r.var};
     turn.value = tir::Substitute(Expr(mask.load), map);
     turn.out = Buffer("mask", {Expr(kKeys), Expr(kPitch)}, mask.load.dtype());
-    return Turned(turn, mask.turned);
-  }
-
-  Stmt Turned(const Stage& turn, const Buffer& to) const {
-    Stage flat = FlattenStage(turn, analyzer_);
-    flat.out = to;
-    if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, analyzer_))
-      return Loops(turned->rows, turned->body);
-    return EmitNest(flat, traits_, analyzer_);
+    return Turn(turn, mask.turned);
   }
 
   // The key that key `j` of the block is; keys behind the last are the last.
   Expr Key(const Expr& j) const { return ir::Min(j, here_ - Expr(1)); }
-
-  Expr KeyAt(const Expr& j, const Expr& d) const {
-    Map map;
-    map.Set(of_.scores->reduce[0].var, d);
-    map.Set(of_.scores->spatial[of_.key].var, key_start_ + j);
-    if (of_.shared > 1) map.Set(of_.scores->spatial[of_.head].var, GroupPlace(of_.head));
-    return ir::Cast(Float(32), tir::Substitute(of_.k, map));
-  }
-
-  // keys[j, d] = k[first_key + j, d]
-  Stmt WidenKeys() const {
-    Var row("row", Int(64));
-    Axis d{Var("d", Int(64)), Expr(depth_)};
-    Stage widen;
-    widen.name = "widen_keys";
-    widen.spatial = {d};
-    widen.value = KeyAt(row, d.var);
-    widen.indices = {row * Expr(depth_) + d.var};
-    widen.out = widened_;
-    return For(row, 0, here_, ForKind::kSerial,
-               EmitNest(FlattenStage(widen, analyzer_), traits_, analyzer_));
-  }
 
   // scores[j, r], masked, and the greatest of them so far.
   Stmt Products() {

@@ -87,19 +87,10 @@ class ByRows : public AttentionTask {
     pack.name = "pack_keys";
     Axis d{Var("d", Int(64)), Expr(depth_)}, j{Var("j", Int(64)), here_};
     pack.spatial = {d, j};
-    Map map;
-    map.Set(of_.scores->reduce[0].var, d.var);
-    map.Set(of_.scores->spatial[of_.key].var, key_start_ + j.var);
-    if (of_.shared > 1) map.Set(of_.scores->spatial[of_.head].var, GroupPlace(of_.head));
-    pack.value = ir::Cast(Float(32), tir::Substitute(of_.k, map));
-    Buffer out("keys", {Expr(depth_), Expr(kKeys)}, Float(32));
-    pack.out = out;
+    pack.value = KeyAt(j.var, d.var);
+    pack.out = Buffer("keys", {Expr(depth_), Expr(kKeys)}, Float(32));
     pack.indices = {d.var, j.var};
-    Stage flat = FlattenStage(pack, analyzer_);
-    flat.out = packed_;
-    if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, analyzer_))
-      return Loops(turned->rows, turned->body);
-    return EmitNest(flat, traits_, analyzer_);
+    return Turn(pack, packed_);
   }
 
   // scores = q k^T, one key after the other.

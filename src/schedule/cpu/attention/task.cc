@@ -266,19 +266,48 @@ Stmt AttentionTask::Finish(const std::function<Expr(const Expr& row)>& total) co
   return For(row, 0, count_, ForKind::kSerial, SeqStmt::Flatten(seq));
 }
 
-Stmt AttentionTask::WidenQueries(const Buffer& queries) const {
+Expr AttentionTask::KeyAt(const Expr& j, const Expr& d) const {
+  Map map;
+  map.Set(of_.scores->reduce[0].var, d);
+  map.Set(of_.scores->spatial[of_.key].var, key_start_ + j);
+  if (of_.shared > 1) map.Set(of_.scores->spatial[of_.head].var, GroupPlace(of_.head));
+  return ir::Cast(Float(32), tir::Substitute(of_.k, map));
+}
+
+Stmt AttentionTask::WidenQueries(const Buffer& to) const {
+  return WidenRows("widen_queries", count_, to, [&](const Var& row, const Var& d) {
+    Map map = AtRow(first_ + row);
+    map.Set(of_.scores->reduce[0].var, d);
+    return ir::Cast(Float(32), tir::Substitute(of_.q, map));
+  });
+}
+
+Stmt AttentionTask::WidenKeys(const Buffer& to) const {
+  return WidenRows("widen_keys", here_, to,
+                   [&](const Var& row, const Var& d) { return KeyAt(row, d); });
+}
+
+Stmt AttentionTask::WidenRows(
+    const char* name, const Expr& rows, const Buffer& to,
+    const std::function<Expr(const Var& row, const Var& d)>& value) const {
   Var row("row", Int(64));
   Axis d{Var("d", Int(64)), Expr(depth_)};
-  Map map = AtRow(first_ + row);
-  map.Set(of_.scores->reduce[0].var, d.var);
   Stage widen;
-  widen.name = "widen_queries";
+  widen.name = name;
   widen.spatial = {d};
-  widen.value = ir::Cast(Float(32), tir::Substitute(of_.q, map));
+  widen.value = value(row, d.var);
   widen.indices = {row * Expr(depth_) + d.var};
-  widen.out = queries;
-  return For(row, 0, count_, ForKind::kSerial,
+  widen.out = to;
+  return For(row, 0, rows, ForKind::kSerial,
              EmitNest(FlattenStage(widen, analyzer_), traits_, analyzer_));
+}
+
+Stmt AttentionTask::Turn(const Stage& turn, const Buffer& to) const {
+  Stage flat = FlattenStage(turn, analyzer_);
+  flat.out = to;
+  if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, analyzer_))
+    return Loops(turned->rows, turned->body);
+  return EmitNest(flat, traits_, analyzer_);
 }
 
 }  // namespace relaxvm::schedule::cpu

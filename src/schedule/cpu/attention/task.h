@@ -103,8 +103,14 @@ class AttentionTask {
   Stmt Finish(const std::function<Expr(const Expr& row)>& total) const;
   // The formula with every access flat; loads of the scores are replaced anyway.
   Expr FlatValue(const Expr& value) const;
-  // queries[r, d] = q[r, d]
-  Stmt WidenQueries(const Buffer& queries) const;
+  // Element `d` of key `j` of the block, as float32.
+  Expr KeyAt(const Expr& j, const Expr& d) const;
+  // to[r, d] = q[r, d]
+  Stmt WidenQueries(const Buffer& to) const;
+  // to[j, d] = k[key_start_ + j, d]
+  Stmt WidenKeys(const Buffer& to) const;
+  // Emits a stage whose output's last axis is not that of what it reads; `to` is the flat output.
+  Stmt Turn(const Stage& turn, const Buffer& to) const;
 
   AttentionParts of_;
   const Machine& traits_;
@@ -118,6 +124,8 @@ class AttentionTask {
 
  private:
   Expr LastSeen() const;
+  Stmt WidenRows(const char* name, const Expr& rows, const Buffer& to,
+                 const std::function<Expr(const Var& row, const Var& d)>& value) const;
 };
 
 // One task: the body under the loops over Tasks().  `only_few`: there are kFewForLanes rows at

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from relaxvm.relax.frontend.onnx import DamagedModel, from_onnx, large_tensors
-from relaxvm.relax.frontend.onnx.large_tensors import Source, split
+from relaxvm.relax.frontend.onnx.large_tensors import ModelFile, split
 from relaxvm.relax.frontend.onnx.load import read_model
 
 ADD = "g (float[n, 300] x) => (float[n, 300] y) { a = Add(x, w) y = Mul(a, small) }"
@@ -21,7 +21,7 @@ def model(make_model):
 
 def whole(data: bytes) -> onnx.ModelProto:
     """The message with the large tensors put back."""
-    message, large = split(Source("", data))
+    message, large = split(ModelFile("", data))
     proto = onnx.ModelProto.FromString(message)
     for tensor in proto.graph.initializer:
         if not tensor.HasField("raw_data") and (raw := large.read(tensor.name)) is not None:
@@ -32,7 +32,7 @@ def whole(data: bytes) -> onnx.ModelProto:
 def test_a_large_tensor_is_left_out_and_read_when_it_is_asked_for(model, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    message, _ = split(Source(str(path)))
+    message, _ = split(ModelFile(str(path)))
     assert len(message) < 1000
     for source in (path, model.SerializeToString(), model):
         read = read_model(source)

@@ -16,7 +16,7 @@ _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5  # wire types
 _LARGE = 64 << 10
 
 
-class Source(NamedTuple):
+class ModelFile(NamedTuple):
     """A file by its path, or its bytes."""
 
     path: str
@@ -29,7 +29,7 @@ class Source(NamedTuple):
 class LargeTensors:
     """Where the raw data of some initializers lies."""
 
-    def __init__(self, source: Source, places: dict[str, range]) -> None:
+    def __init__(self, source: ModelFile, places: dict[str, range]) -> None:
         self._source = source
         self._places = places
 
@@ -46,7 +46,7 @@ class LargeTensors:
         return data
 
 
-def split(source: Source) -> tuple[bytes, LargeTensors]:
+def split(source: ModelFile) -> tuple[bytes, LargeTensors]:
     """The message without the raw data of large initializers, and these."""
     with source.open() as file:
         size = file.seek(0, io.SEEK_END)

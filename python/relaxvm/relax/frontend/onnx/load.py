@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from .errors import DamagedModel, InvalidModel
-from .large_tensors import LargeTensors, Source, split
+from .large_tensors import LargeTensors, ModelFile, split
 from .texts import read_texts
 
 # Element types whose elements lie in a file as they do in memory.
@@ -82,11 +82,11 @@ def read_model(source: Any) -> Model:
     if isinstance(source, onnx.ModelProto):
         return _checked(source, None, "the model")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return parse(Source("", bytes(source)), None, "the model")
+        return parse(ModelFile("", bytes(source)), None, "the model")
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         _check_file(path)
-        return parse(Source(path), os.path.dirname(os.path.abspath(path)), f"'{path}'")
+        return parse(ModelFile(path), os.path.dirname(os.path.abspath(path)), f"'{path}'")
     raise TypeError(
         f"an ONNX model is a path, bytes or onnx.ModelProto, not {type(source).__name__}"
     )
@@ -99,7 +99,7 @@ def _check_file(path: str) -> None:
         raise OSError(errno.EINVAL, "is not a regular file", path)
 
 
-def parse(source: Source, folder: str | None, place: str) -> Model:
+def parse(source: ModelFile, folder: str | None, place: str) -> Model:
     """The model in `source`; `folder` is where its external data may lie, `place` what to call it.
 
     Large tensors stay where they are until they are read. FileNotFoundError and PermissionError name the path.
