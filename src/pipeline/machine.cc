@@ -14,10 +14,17 @@ namespace relaxvm::pipeline {
 // them faster than memory does; the others' work takes the rest.
 constexpr int64_t kMostOfCore = 32 << 20;
 
+// Of a machine that is named: it may be another one, and work for one core would leave all its
+// others idle.
+constexpr int kUsualCores = 4;
+
 target::Machine MachineFor(const std::string& text) {
   target::Machine machine = codegen::MachineOf(text);
   const target::Target named = target::ParseTarget(text);
-  if (!named.cpu.empty() || !named.triple.empty()) return machine;
+  if (!named.cpu.empty() || !named.triple.empty()) {
+    machine.num_cores = kUsualCores;
+    return machine;
+  }
   const runtime::CacheSizes caches = runtime::ReadCacheSizes();
   if (caches.l1 > 0) machine.l1_bytes = caches.l1;
   machine.num_cores = runtime::NumUsableCpus();

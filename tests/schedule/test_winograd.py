@@ -54,6 +54,13 @@ DILATED = [
     (1, 20, 24, 64, 64, 1, 1, 2),  # less padding than dilation
     (1, 20, 24, 64, 64, 2, 2, 2),
 ]
+# Weights that no second cache holds: blocks of more tiles than it has room for.
+WIDE = [
+    (1, 40, 36, 384, 288, 1),
+    (2, 21, 19, 640, 96, 1),
+    (1, 33, 30, 512, 104, 2, 1, 2),
+    (1, 24, 24, 768, 640, 1),  # tiles of 4x4 would take too much memory
+]
 
 
 def convolution(
@@ -107,7 +114,7 @@ def expected(case: tuple[int, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarr
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
 @pytest.mark.parametrize("unknown", [0, 1, 3])
-@pytest.mark.parametrize("case", CASES + SMALL + GROUPS + DILATED, ids=str)
+@pytest.mark.parametrize("case", CASES + SMALL + GROUPS + DILATED + WIDE, ids=str)
 def test_right_results(case: tuple[int, ...], unknown: int, target: str) -> None:
     module, x, w, bias = convolution(case, unknown)
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())

@@ -22,7 +22,6 @@ using tir::SeqStmt;
 
 constexpr double kNear = kWinogradNear, kFar = kWinogradFar;
 constexpr double kNN = kNear * kNear, kFF = kFar * kFar;
-constexpr int64_t kFewestTiles = 4;  // of a block, so that products of few rows are left
 constexpr int64_t kMostLayers = 6;   // of a block, where a layer has more tiles than fit
 constexpr int64_t kUsualLayers = 4;  // where the depth is not known: it often is a multiple
 constexpr int64_t kTasksPerCore = 4;
@@ -110,7 +109,8 @@ class WinogradEmitter {
     const Expr work =
         Expr(points_ * block_ * layers_ * taps_ * form_.Depth() * (width_ / lanes_)) * each;
     return SeqStmt::Flatten(
-        {Bind(parts, analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
+        {Bind(parts,
+              parts_ > 0 ? Expr(parts_) : analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
          Bind(each, ir::CeilDiv(Expr(panels_), parts)),
          OverTasks({group, image, layer, strip, part}, SeqStmt::Flatten(body), work, analyzer_)});
   }
@@ -136,36 +136,27 @@ class WinogradEmitter {
   // All blocks alike: each reads all weights.  Of a number of images that is not known each one is
   // cut alike, or as many as fit are one block.
   void ChooseBlock() {
-    const int64_t fit = form_.MostTiles(machine_);
-    if (has_depth_) return ChooseLayers(fit);
+    if (has_depth_) return ChooseLayers(form_.NearTiles(machine_));
     tiles_ = analyzer_->Simplify(images_ * down_ * across_);
-    block_ = fit;
+    block_ = form_.MostTiles(machine_);
     const bool all = ir::AsInt(tiles_).has_value();
     const int64_t even = ir::AsInt(all ? tiles_ : analyzer_->Simplify(down_ * across_)).value_or(0);
-    if (even <= 0) return;
-    const int64_t strips = StripsForCores(even);
-    if (strips > 1) {
-      block_ = (even + strips - 1) / strips;
+    if (even <= 0) {
+      // Blocks of an image of usual size are enough for all cores.
+      const int64_t usual = ir::AsInt(form_.TilesOf(kWinogradUsualSize)).value();
+      const int64_t most = usual * usual * form_.groups * panels_ /
+                           std::max(kTasksPerCore * machine_.num_cores, int64_t{1});
+      block_ = std::min(block_, std::max(most, form_.NearTiles(machine_)));
+      return;
+    }
+    const WinogradTasks tasks = TasksOf(form_, even, machine_);
+    if (all) parts_ = tasks.parts;
+    if (all || tasks.blocks > 1) {
+      block_ = (even + tasks.blocks - 1) / tasks.blocks;
     } else {
-      if (!all) image_tiles_ = even;
-      block_ = all ? even : block_ / even * even;
+      image_tiles_ = even;
+      block_ = block_ / even * even;
     }
-  }
-
-  // Into how many blocks `tiles` are cut (of one image, where nobody knows how many there are) so
-  // that all cores have as many tasks, or several; but each block reads all weights.
-  int64_t StripsForCores(int64_t tiles) const {
-    const int64_t cores = machine_.num_cores, of_strip = form_.groups * panels_;
-    const int64_t bytes =
-        points_ * form_.Depth() * taps_ * panels_ * width_ * SizeInBytes(form_.Transformed());
-    const int64_t fewest = bytes <= machine_.l2_bytes ? kFewestTiles : block_ / 2;
-    int64_t strips = (tiles + block_ - 1) / block_;
-    const int64_t most = tiles / std::max<int64_t>(fewest, 1);
-    while (strips * of_strip < kTasksPerCore * cores && strips * of_strip % cores != 0) {
-      if (strips >= most) break;
-      ++strips;
-    }
-    return strips;
   }
 
   // Blocks of layers that lie one behind the other: each transformed layer serves as many layers of
@@ -516,6 +507,7 @@ class WinogradEmitter {
   int64_t block_ = 1;                            // tiles of a task's layer
   int64_t layers_ = 1;                           // of a task's results
   int64_t slots_ = 1;                            // transformed tiles of a task
+  int64_t parts_ = 0;                            // of the panels; 0: found while running
   int64_t input_point_ = 1, product_point_ = 1;  // from one point to the next
   int64_t image_tiles_ = 0;                      // of an image, where several are one block
   Expr tiles_;                                   // of a layer, without depth of all images

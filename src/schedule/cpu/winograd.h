@@ -35,6 +35,9 @@ inline constexpr int64_t kWinogradSize = 6;  // of the largest input tile, and o
 // The points other than 0 and infinity: +-kWinogradNear, +-kWinogradFar.
 inline constexpr double kWinogradNear = 0.625, kWinogradFar = 1.5;
 
+// Of an image whose size is not known.
+inline constexpr int64_t kWinogradUsualSize = 64;
+
 // The program with a convolution's weights, `param`, transformed.  Absent when the program is no
 // such convolution, or runs better as it is.
 std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
@@ -67,11 +70,21 @@ struct WinogradForm {
   int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
   int64_t Stride(const Machine& machine) const;  // of a tile's transform: channels in registers
   // As many as leave their transforms in five eighths of the second cache.
+  int64_t NearTiles(const Machine& machine) const;
+  // Of a core's share of the last cache, where weights do not stay in the second one.
   int64_t MostTiles(const Machine& machine) const;
   // Rows (or columns) of tiles of `size` results, and the first result of one.
   Expr TilesOf(const Expr& size) const;
   Expr PlaceOf(const Expr& at) const;
 };
+
+// Into how many blocks tiles are cut, and the panels of each group into how many parts: each block
+// reads the weights again, each part transforms its block's input again.
+struct WinogradTasks {
+  int64_t blocks = 1, parts = 1;
+};
+// Those that end soonest on the machine's cores.
+WinogradTasks TasksOf(const WinogradForm& form, int64_t tiles, const Machine& machine);
 
 // Absent unless the stages at, at + 1, at + 2 are those that WinogradOperand makes. Sums of bytes
 // are divided by a stage behind them.

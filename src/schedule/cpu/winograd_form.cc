@@ -42,21 +42,25 @@ double ShareOfMemory(const Machine& machine) {
   return std::min(1.0, kCoresOfMemory / std::max(machine.num_cores, 1));
 }
 
-// Of a block: weights are read once for each block.
+// Of a block: weights are read once for each block.  From beyond the second cache that takes so
+// long that a block's inputs rather come from there, too: panel by panel, each byte of them serves
+// as many filters, and rows one after the other are what the machine fetches ahead by itself.
 constexpr int64_t kMostTiles = 24, kMostSmallTiles = 48;
+constexpr int64_t kMostFarTiles = 64, kMostSmallFarTiles = 128;
 // How much faster the form must be: known when it is compiled, not known and with weights from
 // memory, and (in hundredths) found while running.
 constexpr double kGain = 1.2, kGainInDoubt = 1.5;
 constexpr int64_t kHundredths = 100, kGainOfRun = 110, kGainOfSmall = 125;
 constexpr double kMemoryTaken = 1.1;  // tiles of 4x4 than those of 2x2, where weights are large
-constexpr int64_t kUsualDepth = 16;   // of a volume whose size is not known
-constexpr int64_t kUsualSize = 64;
+// Of a layer's weights for tiles of 4x4: they are four times the plain ones, and stay in memory.
+constexpr double kMostBytes = 64 << 20;
+constexpr int64_t kUsualDepth = 16;        // of a volume whose size is not known
 constexpr int64_t kManyWeights = 64 * 64;  // for each kernel element: code for both forms pays
 
 // Of the windows along dimension `d` and three elements of the kernel, the share on data.
 double ShareOnData(const Convolution& c, int64_t d, size_t spatial) {
-  const int64_t size = ir::AsInt(c.data.shape()[d]).value_or(kUsualSize),
-                windows = ir::AsInt(c.out.shape()[d]).value_or(kUsualSize);
+  const int64_t size = ir::AsInt(c.data.shape()[d]).value_or(kWinogradUsualSize),
+                windows = ir::AsInt(c.out.shape()[d]).value_or(kWinogradUsualSize);
   int64_t on_data = 0;
   for (int64_t k = 0; k < 3; ++k) {
     const int64_t place = k * c.dilation - c.before[spatial];  // in the first window
@@ -74,6 +78,35 @@ bool FitsBytes(const Convolution& c) {
   return 4 * 9 * c.channels * largest(c.data) * largest(c.weight) < int64_t{1} << 31;
 }
 
+// In the time of a multiply-add of vectors; `steps` are those of a pixel's sum, `in` and `out` are
+// vectors of channels and of filters.
+double CostOfPixel(double steps, double out) { return steps * out + 6; }
+// Of one vector of a tile's input, and of its output: the transforms move the points' vectors in
+// and out.  3 cycles of the product's tiles are lost for each register.
+struct TileCosts {
+  double in, out;
+};
+TileCosts CostsOfTile(const WinogradForm& form, double depth) {
+  if (form.of_bytes) return {20, 16 * (depth + 1.5) + 15};
+  const double product = static_cast<double>(form.Points()) * (depth + 3);
+  return form.tile == 2 ? TileCosts{75, product + 65} : TileCosts{300, product + 260};
+}
+double CostOfTile(const WinogradForm& form, double depth, double in, double out) {
+  const TileCosts costs = CostsOfTile(form, depth);
+  return costs.in * in + costs.out * out;
+}
+
+double CacheOf(const Machine& machine) {
+  return static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
+}
+// Do transformed weights of so many bytes leave room in the last cache?
+bool FitsCache(double bytes, const Machine& machine) { return bytes <= CacheOf(machine) / 3; }
+
+// Of work and what is fetched meanwhile.
+double Beside(double work, double reading) {
+  return std::max(work, reading) + std::min(work, reading) / 2;
+}
+
 // The same for bytes, in the time of a product of a vector's pairs and its addition; computed
 // directly some of the weights go by larger steps (PairNotes).
 bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Machine& machine) {
@@ -88,7 +121,7 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
     return static_cast<double>(ir::AsInt(form.TilesOf(results)).value());
   };
   const auto images = static_cast<double>(size(0, 1));
-  const int64_t height = size(1, kUsualSize), across = size(2, kUsualSize);
+  const int64_t height = size(1, kWinogradUsualSize), across = size(2, kWinogradUsualSize);
   const double tiles = images * tiles_of(height) * tiles_of(across);
   const auto in = static_cast<double>((c.channels + 2 * lanes - 1) / (2 * lanes)),
              out = static_cast<double>((c.filters + lanes - 1) / lanes),
@@ -99,33 +132,17 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
   const double direct =
       images * static_cast<double>(height * across) * (9 * 0.85 * depth + 6) * out +
       direct_bytes / from_memory;
-  const double work = tiles * (16 * (depth + 1.5) * out + 20 * in + 15 * out);
-  const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
+  const double work = tiles * CostOfTile(form, depth, in, out);
   const double reading =
       bytes / from_memory + bytes / kBytesFromCache * std::max(0.0, tiles / 48 - 1);
-  return bytes * static_cast<double>(c.groups) <= cache / 3 && work + reading < direct;
-}
-
-// In the time of a multiply-add of vectors; `steps` are those of a pixel's sum, `in` and `out` are
-// vectors of channels and of filters.
-double CostOfPixel(double steps, double out) { return steps * out + 6; }
-// 3 cycles of the product's tiles are lost for each register; the transforms move the points'
-// vectors in and out.
-double CostOfTile(const WinogradForm& form, double depth, double in, double out) {
-  const auto points = static_cast<double>(form.Points());
-  const double moved = form.tile == 2 ? 75 * in + 65 * out : 300 * in + 260 * out;
-  return points * (depth + 3) * out + moved;
-}
-
-// Of work and what is fetched meanwhile.
-double Beside(double work, double reading) {
-  return std::max(work, reading) + std::min(work, reading) / 2;
+  return FitsCache(bytes * static_cast<double>(c.groups), machine) && work + reading < direct;
 }
 
 // Of a convolution of floats, in cycles of one multiply-add of vectors; measured shares.
 struct Costs {
   double direct = 0, tiles = 0;
-  bool fits = false;  // do the transformed weights leave room in the last cache?
+  double bytes = 0;   // of all transformed weights
+  bool fits = false;  // FitsCache
 };
 Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& machine) {
   const int64_t lanes = machine.Lanes(4), at = c.has_depth ? 2 : 1;
@@ -136,7 +153,7 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
     return static_cast<double>(ir::AsInt(form.TilesOf(results)).value());
   };
   const auto images = static_cast<double>(size(0, 1) * (c.has_depth ? size(1, kUsualDepth) : 1));
-  const int64_t height = size(at, kUsualSize), across = size(at + 1, kUsualSize);
+  const int64_t height = size(at, kWinogradUsualSize), across = size(at + 1, kWinogradUsualSize);
   const double tiles = images * tiles_of(height) * tiles_of(across);
   const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
              out = static_cast<double>((c.filters + lanes - 1) / lanes);
@@ -146,16 +163,17 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double of_point = 4.0 * columns * depth;
   const double bytes = static_cast<double>(form.Points()) * of_point;
-  const double cache = static_cast<double>(machine.l3_bytes > 0 ? machine.l3_bytes : 8 << 20);
   // Weights come from memory in each run, as those of other layers are used between two, and once
   // more for each block of tiles.
   const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
   Costs costs;
-  costs.fits = bytes * static_cast<double>(c.groups) <= cache / 3;
+  costs.bytes = bytes * static_cast<double>(c.groups);
+  costs.fits = FitsCache(costs.bytes, machine);
   const double steps = 9 * share * depth / static_cast<double>(c.neighbours);
   costs.direct = Beside(images * static_cast<double>(height * across) * CostOfPixel(steps, out),
                         9 * of_point / from_memory);
-  const double blocks = std::ceil(tiles / static_cast<double>(form.MostTiles(machine)));
+  const double blocks = std::ceil(
+      tiles / static_cast<double>(c.has_depth ? form.NearTiles(machine) : form.MostTiles(machine)));
   // Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
   costs.tiles = Beside(
@@ -183,7 +201,7 @@ int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& mach
     const Costs costs = CostsOf(c, form, machine);
     // Nobody knows whether there will be as many tiles as such weights need.
     const bool is_doubtful = !costs.fits && !AreSizesKnown(c);
-    if (tile == 4 && is_doubtful) continue;
+    if (tile == 4 && (is_doubtful || costs.bytes > kMostBytes)) continue;
     const double time = tile == 4 && !costs.fits ? costs.tiles * kMemoryTaken : costs.tiles;
     if (costs.tiles * (is_doubtful ? kGainInDoubt : kGain) < costs.direct &&
         (best == 0 || time < least)) {
@@ -478,10 +496,56 @@ WinogradForm WinogradForm::WithSmallTiles() const {
   return small;
 }
 
-int64_t WinogradForm::MostTiles(const Machine& machine) const {
+int64_t WinogradForm::NearTiles(const Machine& machine) const {
   const int64_t bytes = Points() * SizeInBytes(Transformed()) * Stride(machine);
   return std::clamp<int64_t>(machine.l2_bytes * 5 / 8 / bytes, 6,
                              tile == 2 ? kMostSmallTiles : kMostTiles);
+}
+
+int64_t WinogradForm::MostTiles(const Machine& machine) const {
+  const int64_t near = NearTiles(machine), of_element = Points() * SizeInBytes(Transformed());
+  if (of_bytes || of_element * channels * PanelsOfGroup() * width <= 2 * machine.l2_bytes)
+    return near;
+  const int64_t bytes = of_element * Stride(machine);
+  const int64_t most = machine.l3_bytes / std::max(machine.num_cores, 1) * 5 / 8 / bytes;
+  return std::clamp<int64_t>(most, near, tile == 2 ? kMostSmallFarTiles : kMostFarTiles);
+}
+
+WinogradTasks TasksOf(const WinogradForm& form, int64_t tiles, const Machine& machine) {
+  constexpr int64_t kFewestTiles = 4;  // of a block: products of few rows wait for the weights
+  constexpr int64_t kMoreOfCore = 4;   // blocks than need be
+  const int64_t lanes = machine.Lanes(4), panels = form.PanelsOfGroup(), cores = machine.num_cores;
+  const auto depth = static_cast<double>(form.Depth()),
+             in = std::ceil(depth / static_cast<double>(lanes)),
+             vectors = static_cast<double>(form.width / lanes);
+  const TileCosts costs = CostsOfTile(form, depth);
+  const double of_panel = static_cast<double>(form.Points() * form.width * form.Pair() *
+                                              SizeInBytes(form.Transformed())) *
+                          depth;
+  const double all = of_panel * static_cast<double>(panels * form.groups);
+  const double rate =
+      FitsCache(all, machine) ? kBytesFromCache : kBytesFromMemory * ShareOfMemory(machine);
+  WinogradTasks best;
+  double least = 0;
+  const int64_t fewest = (tiles + form.MostTiles(machine) - 1) / form.MostTiles(machine);
+  const int64_t most = std::min(fewest + kMoreOfCore * cores, tiles / kFewestTiles);
+  for (int64_t blocks = fewest; blocks <= std::max(fewest, most); ++blocks) {
+    const auto of_block = static_cast<double>((tiles + blocks - 1) / blocks);
+    for (int64_t parts = 1; parts <= panels; ++parts) {
+      const int64_t each = (panels + parts - 1) / parts;
+      if ((panels + each - 1) / each != parts) continue;  // as many panels by fewer parts
+      const int64_t rounds = (form.groups * blocks * parts + cores - 1) / cores;
+      const double work =
+          of_block * (costs.in * in + static_cast<double>(each) * costs.out * vectors);
+      const double time =
+          static_cast<double>(rounds) * Beside(work, static_cast<double>(each) * of_panel / rate);
+      if (least == 0 || time < least) {
+        best = {blocks, parts};
+        least = time;
+      }
+    }
+  }
+  return best;
 }
 
 Expr WinogradForm::TilesOf(const Expr& size) const {
