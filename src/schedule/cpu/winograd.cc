@@ -109,8 +109,8 @@ class WinogradEmitter {
     const Expr work =
         Expr(points_ * block_ * layers_ * taps_ * form_.Depth() * (width_ / lanes_)) * each;
     return SeqStmt::Flatten(
-        {Bind(parts,
-              parts_ > 0 ? Expr(parts_) : analyzer_->Simplify(ir::Min(wanted, Expr(panels_)))),
+        {Bind(parts, analyzer_->Simplify(ir::Select(ir::LessEqual(blocks, most_blocks_),
+                                                    Expr(parts_), ir::Min(wanted, Expr(panels_))))),
          Bind(each, ir::CeilDiv(Expr(panels_), parts)),
          OverTasks({group, image, layer, strip, part}, SeqStmt::Flatten(body), work, analyzer_)});
   }
@@ -150,7 +150,8 @@ class WinogradEmitter {
       return;
     }
     const WinogradTasks tasks = TasksOf(form_, even, machine_);
-    if (all) parts_ = tasks.parts;
+    parts_ = tasks.parts;
+    most_blocks_ = form_.groups * tasks.blocks;
     if (all || tasks.blocks > 1) {
       block_ = (even + tasks.blocks - 1) / tasks.blocks;
     } else {
@@ -507,7 +508,7 @@ class WinogradEmitter {
   int64_t block_ = 1;                            // tiles of a task's layer
   int64_t layers_ = 1;                           // of a task's results
   int64_t slots_ = 1;                            // transformed tiles of a task
-  int64_t parts_ = 0;                            // of the panels; 0: found while running
+  int64_t parts_ = 1, most_blocks_ = 0;          // of the panels, where there are no more blocks
   int64_t input_point_ = 1, product_point_ = 1;  // from one point to the next
   int64_t image_tiles_ = 0;                      // of an image, where several are one block
   Expr tiles_;                                   // of a layer, without depth of all images
