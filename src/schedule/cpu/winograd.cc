@@ -508,7 +508,7 @@ class WinogradEmitter {
   int64_t block_ = 1;                            // tiles of a task's layer
   int64_t layers_ = 1;                           // of a task's results
   int64_t slots_ = 1;                            // transformed tiles of a task
-  int64_t parts_ = 1, most_blocks_ = 0;          // of the panels, where there are no more blocks
+  int64_t parts_ = 1, most_blocks_ = 0;          // of the panels, for up to so many blocks
   int64_t input_point_ = 1, product_point_ = 1;  // from one point to the next
   int64_t image_tiles_ = 0;                      // of an image, where several are one block
   Expr tiles_;                                   // of a layer, without depth of all images
