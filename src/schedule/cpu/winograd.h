@@ -67,6 +67,8 @@ struct WinogradForm {
   int64_t Depth() const { return (channels + Pair() - 1) / Pair(); }
   DLDataType Transformed() const { return of_bytes ? Int(16) : Float(32); }
   DLDataType Summed() const { return of_bytes ? Int(32) : Float(32); }
+  // Of an element of data, or of a plain weight, at all points.
+  int64_t BytesOfPoints() const { return Points() * SizeInBytes(Transformed()); }
   int64_t PanelsOfGroup() const { return (filters + width - 1) / width; }
   int64_t Stride(const Machine& machine) const;  // of a tile's transform: channels in registers
   // As many as leave their transforms in five eighths of the second cache.
@@ -77,6 +79,12 @@ struct WinogradForm {
   Expr TilesOf(const Expr& size) const;
   Expr PlaceOf(const Expr& at) const;
 };
+
+struct Convolution;
+// The size of the tiles with which the form is clearly faster; 0: it is with none.
+int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& machine);
+// Images may be so small that reading four times as many weights takes longest.
+bool NeedsPlain(const Convolution& c, const WinogradForm& form);
 
 // Into how many blocks tiles are cut, and the panels of each group into how many parts: each block
 // reads the weights again, each part transforms its block's input again.
