@@ -24,12 +24,12 @@ def get_global_func(name: str, allow_missing: bool = False) -> tvm_ffi.Function 
 
 
 def register_global_func(
-    name: str | Callable, func: Callable | None = None, override: bool = False
+    func_name: str | Callable, f: Callable | None = None, override: bool = False
 ):
     """Registers a Python function for programs to call by name; usable as a decorator, as in TVM."""
-    if isinstance(name, str) and _find_builtin(name) is not None:
-        raise ValueError(f"{name} is a builtin of the VM; choose another name")
-    return tvm_ffi.register_global_func(name, func, override=override)
+    if isinstance(func_name, str) and _find_builtin(func_name) is not None:
+        raise ValueError(f"{func_name} is a builtin of the VM; choose another name")
+    return tvm_ffi.register_global_func(func_name, f, override=override)
 
 
 register_func = register_global_func

@@ -108,8 +108,8 @@ WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("tril", [tensor("x", 3)], {}, r"x must have at least two dimensions"),
     ("full", [X, relax.prim_value(1)], {}, r"shape must be a shape, got Tensor"),
     ("bucketize", [X, I], {}, r"input_tensor and boundaries must have one dtype"),
-    ("tensor_to_shape", [X], {}, r"input must be a tensor of signed integers"),
-    ("shape_to_tensor", [X], {}, r"input must be a shape, got Tensor"),
+    ("tensor_to_shape", [X], {}, r"expr must be a tensor of signed integers"),
+    ("shape_to_tensor", [X], {}, r"expr must be a shape, got Tensor"),
     ("call_tir", [relax.ExternFunc("f"), relax.Tuple([X])], {}, r"func must name a tensor program of the module"),
     ("assert_op", [X], {}, r"condition must be a bool: a scalar or a tensor without dimensions"),
 ]  # fmt: skip

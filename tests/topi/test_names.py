@@ -8,6 +8,8 @@ import relaxvm
 from relaxvm import relax, te, topi
 from relaxvm.script import relax as R
 
+from .conftest import run
+
 RNG = np.random.default_rng(3)
 X, Y = RNG.random((4, 6), "f4"), RNG.random((4, 6), "f4")
 V = RNG.random((6,), "f4")
@@ -16,18 +18,6 @@ IMAGE = RNG.random((1, 4, 6, 6), "f4")
 COLUMNS = np.array([0, 3, 1], "i4")
 PLACES = np.array([[0, 3, 1], [2, 5, 0]], "i4")
 LENGTHS = np.array([1, 0, 6, 3], "i4")
-
-
-def run(function, *arrays):
-    """What the function of tensors computes on the arrays: an array, or a list of them."""
-    inputs = [te.placeholder(a.shape, a.dtype.name, f"p{i}") for i, a in enumerate(arrays)]
-    given = function(*inputs)
-    outputs = given if isinstance(given, list) else [given]
-    program = relaxvm.compile(te.create_prim_func([*inputs, *outputs]))
-    results = [relaxvm.runtime.empty([int(n) for n in t.shape], str(t.dtype)) for t in outputs]
-    program(*map(relaxvm.runtime.tensor, arrays), *results)
-    values = [r.numpy() for r in results]
-    return values if isinstance(given, list) else values[0]
 
 
 def scattered():
@@ -101,7 +91,68 @@ def masked():
         (lambda x, y: topi.tensordot(x, y, 1), [STACK, V], np.tensordot(STACK, V, 1)),
         (lambda x, y: topi.einsum("ij,kj->ik", x, y), [X, Y], X @ Y.T),
         (topi.nn.dense, [X, Y, V[:4]], X @ Y.T + V[:4]),
-        (lambda x, y: topi.nn.matmul(x, y, transp_b=True), [X, Y], X @ Y.T),
+        (
+            lambda x, y, b: topi.nn.matmul(x, y, b, None, False, True),
+            [X, Y, V[:4]],
+            X @ Y.T + V[:4],
+        ),
+        (
+            lambda x, y: topi.nn.matmul(tensor_a=x, tensor_b=y, transpose_a=True),
+            [X, Y],
+            X.T @ Y,
+        ),
+        (lambda x: topi.reinterpret(x, "int32"), [X], X.view("i4")),
+        (lambda x: topi.collapse_sum(x, (4, 1)), [X], X.sum(1, keepdims=True)),
+        (lambda x: topi.collapse_sum(x, (6,)), [X], X.sum(0)),
+        (
+            lambda x, y: topi.expand_like(x, y, [-1]),
+            [X, np.zeros((4, 6, 2), "f4")],
+            X[..., None].repeat(2, 2),
+        ),
+        (
+            lambda x, y: topi.expand_like(x, y, [0, 1]),
+            [X[0, :1].copy(), Y],
+            np.full_like(X, X[0, 0]),
+        ),
+        (lambda x: topi.dyn_tile(x, (2, 8, 6), 3), [X], np.tile(X, (2, 2, 1))),
+        (topi.tensor_size, [STACK], np.array(48, "i4")),
+        (lambda x: topi.add(x, topi.const_vector(V)), [X], X + V),
+        (
+            lambda i: topi.one_hot(i, 2, 0, 5, 0, "float32"),
+            [COLUMNS],
+            2 * np.eye(5, dtype="f4")[:, COLUMNS],
+        ),
+        # Names of parameters that are not the operator's.
+        (lambda x, y: topi.subtract(lhs=x, rhs=y), [X, Y], X - Y),
+        (lambda x: topi.sum(data=x, axis=1, keepdims=True), [X], X.sum(1, keepdims=True)),
+        (lambda x: topi.flip(a=x, axis=1), [X], X[:, ::-1]),
+        (lambda x: topi.tile(a=x, reps=(2, 1)), [X], np.tile(X, (2, 1))),
+        (lambda x: topi.repeat(a=x, repeats=2, axis=1), [X], X.repeat(2, 1)),
+        (lambda x: topi.squeeze(a=x, axis=[0]), [X[None]], X),
+        (
+            lambda c, x, y: topi.where(condition=c, x=x, y=y),
+            [X > 0.5, X, Y],
+            np.where(X > 0.5, X, Y),
+        ),
+        (lambda x: topi.add(x, topi.eye(4, 6, 1)), [X], X + np.eye(4, 6, 1, dtype="f4")),
+        (
+            lambda x: topi.cumsum(data=x, axis=1, exclusive=True),
+            [X],
+            np.cumsum(X, 1) - X,
+        ),
+        (
+            lambda x: topi.nn.softmax(x=x, axis=0),
+            [X],
+            np.exp(X) / np.exp(X).sum(0),
+        ),
+        # Numbers take the tensor's type.
+        (lambda x: topi.add(x, 2), [X], X + 2),
+        (lambda x: topi.subtract(2, x), [X], 2 - X),
+        (lambda x: topi.floor_mod(x, 4), [COLUMNS - 2], (COLUMNS - 2) % 4),
+        (lambda x: topi.mod(x, 4), [COLUMNS - 2], np.fmod(COLUMNS - 2, 4)),
+        (lambda x: topi.maximum(x, 0), [X - 0.5], np.maximum(X - 0.5, 0)),
+        (lambda x: topi.greater(x, 0.5), [X], X > 0.5),
+        (lambda x: topi.power(x, 2), [X], X**2),
         (topi.nn.batch_matmul, [STACK, STACK], STACK @ STACK.transpose(0, 2, 1)),
         (topi.nn.flatten, [IMAGE], IMAGE.reshape(1, -1)),
         (lambda x: topi.nn.leaky_relu(x - 0.5, 0.1), [X], np.where(X < 0.5, 0.1, 1) * (X - 0.5)),
@@ -135,44 +186,18 @@ def test_agrees_with_numpy(function, arrays, expected):
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_convolutions_in_each_layout_agree():
-    weight = RNG.random((3, 4, 3, 3), "f4")
-    plain = run(lambda x, w: topi.nn.conv2d_nchw(x, w, 1, 1, 1), IMAGE, weight)
-    same = run(lambda x, w: topi.nn.conv2d(x, w, (1, 1), "SAME", (1, 1)), IMAGE, weight)
-    last = run(
-        lambda x, w: topi.nn.conv2d_nhwc(x, w, 1, 1, 1),
-        IMAGE.transpose(0, 2, 3, 1).copy(),
-        weight.transpose(2, 3, 1, 0).copy(),
-    )
-    np.testing.assert_allclose(same, plain, rtol=1e-5)
-    np.testing.assert_allclose(last.transpose(0, 3, 1, 2), plain, rtol=1e-5)
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.pad(IMAGE, [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3)
-    )
-    np.testing.assert_allclose(plain, np.einsum("nchwij,ocij->nohw", windows, weight), rtol=1e-4)
+def test_two_numbers_give_a_number():
+    assert [int(v) for v in (topi.add(1, 2), topi.maximum(4, 3), topi.mod(-5, 3))] == [3, 4, -2]
+    assert int(topi.floordiv(-5, 3)) == -2 and int(topi.floormod(-5, 3)) == 1
 
 
-def test_depthwise_filters_work_on_their_channel_alone():
-    weight = RNG.random((4, 2, 3, 3), "f4")
-    both = run(lambda x, w: topi.nn.depthwise_conv2d_nchw(x, w, 1, 1, 1), IMAGE, weight)
-    one = run(
-        lambda x, w: topi.nn.conv2d(x, w, 1, 1, 1), IMAGE[:, 2:3].copy(), weight[2, 1:, None].copy()
-    )
-    np.testing.assert_allclose(both[:, 5:6], one, rtol=1e-5)
+def test_regions_take_the_mode_before_the_samples():
+    boxes = np.array([[0, 1, 1, 4, 4]], "f4")
 
+    def largest(x, b):
+        return topi.vision.roi_align(x, b, (1, 1), 1.0, "max", 1, True, "NCHW")
 
-def test_space_goes_to_depth_and_back():
-    def there_and_back(x):
-        return topi.nn.depth_to_space(topi.nn.space_to_depth(x, 2), 2)
-
-    np.testing.assert_array_equal(run(there_and_back, IMAGE), IMAGE)
-
-
-def test_images_are_scaled():
-    twice = run(lambda x: topi.nn.upsampling(x, 2, 3), IMAGE)
-    np.testing.assert_array_equal(twice, IMAGE.repeat(2, 2).repeat(3, 3))
-    half = run(lambda x: topi.image.resize2d(x, (0.0,) * 4, (3, 3)), IMAGE)
-    np.testing.assert_allclose(half, IMAGE.reshape(1, 4, 3, 2, 3, 2).mean((3, 5)), rtol=1e-5)
+    np.testing.assert_allclose(run(largest, IMAGE, boxes)[..., 0, 0], IMAGE[:, :, 2, 2], rtol=1e-5)
 
 
 def test_splits_are_lists():
@@ -190,6 +215,25 @@ def test_splits_are_lists():
         (lambda x: topi.sequence_mask(x, x, axis=2), "axis must be 0 or 1"),
         (lambda x: topi.nn.adaptive_pool(x, 1, "sum"), "pool_type must be"),
         (lambda x: topi.nn.conv1d_ncw(x, x, 1, "FULL"), '"VALID" or "SAME"'),
+        (lambda x: topi.expand_like(x, x, [0]), "3 dimensions and 1 new ones"),
+        (lambda x: topi.dyn_tile(x, (4, 6), 2), "new_shape has 2 dimensions"),
+        (lambda x: topi.strided_set(x, te.placeholder((4,)), [0], [1]), "v has 1 dimensions"),
+        (lambda x: topi.take(x, x, 1, 1, "nan"), "mode must be"),
+        (lambda x: topi.matrix_set_diag(x, x, align="UP"), "align must be"),
+        (lambda x: topi.sliding_window(x, 1, [2], [1]), "a window of 2 dimensions"),
+        (lambda x: topi.stft(x, 4, 1, 4, x, False, True, (1,)), r"must be \[batch, time\]"),
+        (lambda x: topi.nn.lrn(x, 4), "size must be odd"),
+        (lambda x: topi.nn.dilate(x, [1]), "1 strides for 3 dimensions"),
+        (lambda x: topi.nn.mirror_pad(x, [1] * 3, mode="EDGE"), "mode must be"),
+        (
+            lambda x: topi.nn.depthwise_conv2d_nhwc(x, x, 1, 1, 1, "OIHW"),
+            "kernel_layout must be",
+        ),
+        (lambda x: topi.image.crop_and_resize(x, x, x, (2, 2), "CHW"), "layout must be"),
+        (
+            lambda x: topi.image.crop_and_resize(x, x, x, (2, 2), method="cubic"),
+            "method must be",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused(function, message):

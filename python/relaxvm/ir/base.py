@@ -60,7 +60,7 @@ class Span(Object):
     """A place in a source: file, line and column, counted from 1."""
 
     def __init__(
-        self, source_name: Any, line: int, column: int, end_line: int = 0, end_column: int = 0
+        self, source_name: Any, line: int, end_line: int, column: int, end_column: int
     ) -> None:
         self.__init_handle_by_constructor__(
             _span, str(source_name), line, column, end_line, end_column
@@ -148,8 +148,8 @@ def _loaded(text: str) -> Any:
         return None
 
 
-def load_json(text: str) -> Any:
+def load_json(json_str: str) -> Any:
     """What `save_json` wrote."""
     from ..script.parser import from_source
 
-    return from_source(text)
+    return from_source(json_str)

@@ -12,7 +12,7 @@ from tvm_ffi import Object
 
 from .. import _compiler
 from ..ir.base import Scriptable, plain
-from ..ir.expr import BaseFunc, Call, Expr, GlobalVar, PrimType, Var
+from ..ir.expr import BaseFunc, Call, Expr, FloatImm, GlobalVar, IntImm, PrimType, Var
 from ..ir.global_info import VDevice
 from ..ir.type import TupleType, Type
 from .type import ShapeType, TensorType
@@ -120,9 +120,12 @@ class DataTypeImm(Expr):
         self.__init_handle_by_constructor__(_dtype_imm, tvm_ffi.dtype(str(value)), span)
 
 
-def prim_value(value: Any) -> Expr:
-    """A scalar: an expression as it is, a number as an immediate (integers int64, floats float32)."""
-    return _to_scalar(plain(value), _INT64)
+def prim_value(value: Any, dtype: str | None = None) -> Expr:
+    """A scalar: an expression as it is, a number as an immediate (of `dtype`; integers int64, floats float32)."""
+    value = plain(value)
+    if dtype is None or isinstance(value, Expr):
+        return _to_scalar(value, _INT64)
+    return FloatImm(dtype, value) if "float" in dtype else IntImm(dtype, value)
 
 
 PrimValue = prim_value

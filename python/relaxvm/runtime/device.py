@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 from relaxvm._ffi import runtime_function, tvm_ffi
 
@@ -42,11 +42,11 @@ def _device_class() -> type:
 Device = _device_class()
 
 
-def device(name: str | int, index: int | None = None) -> Device:
+def device(device_type: str | int, index: int | None = None) -> Device:
     """A device from its name ("cpu", "cpu:1", "null") or DLPack type, and index."""
-    if isinstance(name, int):
-        return Device(name, index or 0)
-    kind, _, suffix = name.partition(":")
+    if isinstance(device_type, int):
+        return Device(device_type, index or 0)
+    kind, _, suffix = device_type.partition(":")
     if suffix:
         index = int(suffix)
     if kind in ("null", "ext_dev"):
@@ -56,24 +56,31 @@ def device(name: str | int, index: int | None = None) -> Device:
     return tvm_ffi.device(kind, index or 0)
 
 
-def cpu(index: int = 0) -> Device:
-    return tvm_ffi.device("cpu", index)
+def cpu(dev_id: int = 0) -> Device:
+    return tvm_ffi.device("cpu", dev_id)
 
 
-def null(index: int = 0) -> Device:
+def null(dev_id: int = 0) -> Device:
     """The null device: it queues work and runs it late, for tests."""
-    return Device(_NULL_DEVICE_TYPE, index)
+    return Device(_NULL_DEVICE_TYPE, dev_id)
 
 
-def cuda(index: int = 0) -> Device:
+def cuda(dev_id: int = 0) -> Device:
     """A CUDA device; builds without CUDA refuse it when it is used."""
-    return Device(_CUDA_DEVICE_TYPE, index)
+    return Device(_CUDA_DEVICE_TYPE, dev_id)
+
+
+def _of_kind(kind: str) -> Callable[..., Device]:
+    def named(dev_id: int = 0) -> Device:
+        return device(kind, dev_id)
+
+    return named
 
 
 gpu = cuda
 # Devices of TVM's builds.  They can be named and asked whether they exist; what uses one is refused.
 opencl, vulkan, metal, rocm, vpi, hexagon = (
-    partial(device, kind) for kind in ("opencl", "vulkan", "metal", "rocm", "vpi", "hexagon")
+    _of_kind(kind) for kind in ("opencl", "vulkan", "metal", "rocm", "vpi", "hexagon")
 )
 ext_dev = null
 

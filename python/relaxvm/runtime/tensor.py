@@ -113,23 +113,22 @@ def _numpy_view(value: Tensor, name: str) -> np.ndarray:
     return np.from_dlpack(value)
 
 
-def tensor(values, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
+def tensor(arr, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
     """A tensor with a copy of the values (an array, a tensor, nested lists, a number) on the device."""
     if mem_scope not in (None, "global"):
         raise ValueError(f"memory scope {mem_scope!r} does not exist here; use 'global'")
-    if isinstance(values, tvm_ffi.core.Tensor):
-        source = values
-        result = empty(source.shape, str(source.dtype), device)
-        _copy(source, result)
+    if isinstance(arr, tvm_ffi.core.Tensor):
+        result = empty(arr.shape, str(arr.dtype), device)
+        _copy(arr, result)
         return result
-    array = np.asarray(values)
+    array = np.asarray(arr)
     result = _from_numpy(array)
     return result if device is None else _copy_to(result, device)
 
 
-def from_dlpack(values) -> Tensor:
+def from_dlpack(ext_tensor) -> Tensor:
     """The values of another library's array, without a copy."""
-    return tvm_ffi.from_dlpack(values)
+    return tvm_ffi.from_dlpack(ext_tensor)
 
 
 class _Writable:

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..te.tensor import Tensor
-from . import arrays, layers
+from ..tirx import div, floordiv, floormod
+from . import arrays, convolutions, elementwise, images, indexing, layers, signals
 from .fast_math import fast_erf, fast_exp, fast_softmax, fast_tanh
 from .operators import OPERATORS
 
 
-def _install() -> None:
-    for full_name, function in OPERATORS.items():
-        *folders, name = full_name.split(".")
-        module = sys.modules[__name__]
-        for folder in folders:
-            full = f"{module.__name__}.{folder}"
-            if full not in sys.modules:
-                sys.modules[full] = types.ModuleType(
-                    full, f"Operators {folder}.* on tensor expressions."
-                )
-                setattr(module, folder, sys.modules[full])
-            module = sys.modules[full]
-        setattr(module, name, function)
+def _install(full_name: str, function: Callable[..., Any]) -> None:
+    *folders, name = full_name.split(".")
+    module = sys.modules[__name__]
+    for folder in folders:
+        full = f"{module.__name__}.{folder}"
+        if full not in sys.modules:
+            sys.modules[full] = types.ModuleType(
+                full, f"Operators {folder}.* on tensor expressions."
+            )
+            setattr(module, folder, sys.modules[full])
+        module = sys.modules[full]
+    setattr(module, name, function)
 
 
 def _functions_of(module: types.ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -37,13 +37,29 @@ def _functions_of(module: types.ModuleType) -> Iterator[tuple[str, Callable[...,
             yield name, value
 
 
-_install()
+for _name, _function in [*OPERATORS.items(), *elementwise.FUNCTIONS.items()]:
+    _install(_name, _function)
+for _module, _folder in (
+    (arrays, ""),
+    (indexing, ""),
+    (signals, ""),
+    (layers, "nn."),
+    (convolutions, "nn."),
+    (images, "image."),
+):
+    for _name, _function in _functions_of(_module):
+        _install(("nn." if _name.startswith("upsampling") else _folder) + _name, _function)
+_install("nn.fast_softmax", fast_softmax)
 nn, image = sys.modules[__name__ + ".nn"], sys.modules[__name__ + ".image"]
-for _name, _function in _functions_of(arrays):
-    globals()[_name] = _function
-for _name, _function in _functions_of(layers):
-    setattr(image if _name == "resize2d" else nn, _name, _function)
-nn.fast_softmax = fast_softmax  # type: ignore[attr-defined]
-nn.matmul = arrays.matmul  # type: ignore[attr-defined]
 
-__all__ = ["Tensor", "fast_erf", "fast_exp", "fast_tanh", "image", "nn"]
+__all__ = [
+    "Tensor",
+    "div",
+    "fast_erf",
+    "fast_exp",
+    "fast_tanh",
+    "floordiv",
+    "floormod",
+    "image",
+    "nn",
+]

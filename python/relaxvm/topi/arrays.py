@@ -10,7 +10,6 @@ from typing import Any
 
 from .. import te, tirx
 from ..ir.base import plain
-from ..relax.expr import Tuple
 from ..te.tensor import Tensor, compute
 from .operators import OPERATORS as op
 
@@ -43,11 +42,9 @@ def _logarithm(name: str) -> Callable[[Tensor], Tensor]:
 log2, log10 = _logarithm("log2"), _logarithm("log10")
 
 
-def power(lhs: Any, rhs: Any) -> Any:
-    """lhs to the power of rhs, tensors or numbers."""
-    if isinstance(lhs, Tensor) or isinstance(rhs, Tensor):
-        return op["power"](lhs, rhs)
-    return tirx.pow(lhs, rhs)
+def reinterpret(x: Tensor, dtype: Any) -> Tensor:
+    """The bits of each element as another element type of that size."""
+    return compute(x.shape, lambda *i: tirx.reinterpret(str(dtype), x(*i)), name="T_reinterpret")
 
 
 def clip(x: Tensor, a_min: Any, a_max: Any) -> Tensor:
@@ -72,6 +69,31 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") 
     """start, start + step ... below stop; `arange(stop)` starts at 0."""
     first, last = (0, start) if stop is None else (start, stop)
     return op["arange"](first, last, step, dtype=str(dtype))
+
+
+def one_hot(
+    indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: Any
+) -> Tensor:
+    """`on_value` at the index along a new axis of extent `depth`, elsewhere `off_value`."""
+    name = str(dtype)
+    on, off = (
+        tirx.const(v, name) if isinstance(v, (int, float)) else plain(v).astype(name)
+        for v in (on_value, off_value)
+    )
+    return op["one_hot"](indices, on, off, depth=depth, axis=axis)
+
+
+def const_vector(vector: Any, name: str = "const_vector") -> Tensor:
+    """The elements of a NumPy vector."""
+    dtype, values = vector.dtype.name, vector.tolist()
+
+    def formula(i: Any) -> Any:
+        value = tirx.const(values[-1], dtype)
+        for k in reversed(range(len(values) - 1)):
+            value = tirx.Select(i == k, tirx.const(values[k], dtype), value)
+        return value
+
+    return compute((len(values),), formula, name=name)
 
 
 # ---- reductions
@@ -153,63 +175,6 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     return parts if isinstance(parts, list) else [parts]
 
 
-def strided_slice(
-    a: Tensor,
-    begin: Sequence[Any],
-    end: Sequence[Any],
-    strides: Sequence[Any] | None = None,
-    axes: Sequence[int] | None = None,
-    slice_mode: str = "end",
-    assume_inbound: bool = True,
-) -> Tensor:
-    """a[begin:end:strides] along `axes`, or along the first ones; with `slice_mode="size"` `end` counts elements."""
-    names = list(range(len(begin))) if axes is None else _ints(axes)
-    steps = [1] * len(names) if not strides else [*strides, *[1] * (len(names) - len(strides))]
-    stops = list(end)
-    if slice_mode == "size":
-        stops = [a.shape[x] if n == -1 else b + n for x, b, n in zip(names, begin, stops)]
-        steps = [1] * len(names)
-    elif slice_mode != "end":
-        raise ValueError(f'slice_mode must be "end" or "size", not {slice_mode!r}')
-    bounds = (Tuple([_size(v) for v in values]) for values in (names, begin, stops, steps))
-    return op["strided_slice"](a, *bounds)
-
-
-def _size(value: Any) -> Any:
-    return tirx.const(value, "int64") if isinstance(value, int) else plain(value)
-
-
-def take(
-    a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
-) -> Tensor:
-    """Elements of `a` along `axis` at `indices`; without an axis `a` counts as one row."""
-    if batch_dims != 0:
-        raise NotImplementedError("topi.take: batch_dims other than 0; use topi.gather_nd")
-    if axis is None:
-        a, axis = op["reshape"](a, (-1,)), 0
-    return op["take"](a, indices, axis=axis, mode=mode)
-
-
-def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """out[.., i, ..] = data[.., indices[.., i, ..], ..] along `axis`."""
-    return op["gather_elements"](data, indices, axis=axis)
-
-
-def _last(indices: Tensor) -> Tensor:
-    """Coordinates, which topi has along the first axis, along the last one."""
-    return transpose(indices, [*range(1, indices.ndim), 0])
-
-
-def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
-    """out[j] = a[indices[0, j], indices[1, j] ...]."""
-    return op["gather_nd"](a, _last(indices))
-
-
-def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update") -> Tensor:
-    """`data` with updates[j] at [indices[0, j], indices[1, j] ...]; `mode` combines them with what is there."""
-    return op["scatter_nd"](data, _last(indices), updates, reduction=mode)
-
-
 def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
     """The upper or the lower triangle of matrices, from diagonal `k` on."""
     return op["triu" if upper else "tril"](data, k)
@@ -275,6 +240,46 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
     return compute(shape, formula, name="T_layout_trans")
 
 
+def expand_like(a: Tensor, shape_like: Tensor, axis: Ints) -> Tensor:
+    """`a` repeated along new dimensions `axis`, so that it gets the shape of `shape_like`."""
+    new = {x % shape_like.ndim for x in _ints(axis)}
+    kept = [d for d in range(shape_like.ndim) if d not in new]
+    if len(kept) != a.ndim and not (a.ndim == 1 and not kept):
+        raise ValueError(
+            f"expand_like: {a.ndim} dimensions and {len(new)} new ones are not {shape_like.ndim}"
+        )
+    return compute(
+        shape_like.shape, lambda *i: a(*([i[d] for d in kept] or [0])), name="T_expand_like"
+    )
+
+
+def collapse_sum(data: Tensor, target_shape: Sequence[Any]) -> Tensor:
+    """The sum over the dimensions along which an array of `target_shape` was broadcast to `data`."""
+    return op["collapse_sum_to"](data, tuple(target_shape))
+
+
+def dyn_tile(a: Tensor, new_shape: Sequence[Any], rdim: int) -> Tensor:
+    """`a` again and again until it has `new_shape`, of at least `rdim` dimensions."""
+    lead = len(new_shape) - a.ndim
+    if len(new_shape) != max(rdim, a.ndim):
+        raise ValueError(
+            f"dyn_tile: new_shape has {len(new_shape)} dimensions, not {max(rdim, a.ndim)}"
+        )
+    return compute(
+        list(new_shape),
+        lambda *i: a(*(x % n for x, n in zip(i[lead:], a.shape))),
+        name="T_tile",
+    )
+
+
+def tensor_size(array: Tensor, dtype: str = "int32") -> Tensor:
+    """How many elements an array has, as a tensor."""
+    total: Any = tirx.const(1, "int64")
+    for extent in array.shape:
+        total = total * extent
+    return compute((), lambda: total.astype(dtype), name="T_tensor_size")
+
+
 # ---- order
 
 
@@ -325,7 +330,7 @@ def transpose_last(a: Tensor) -> Tensor:
     return transpose(a, [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2])
 
 
-def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
     """Sums over the last `axes` dimensions of `a` and the first of `b`, or over the axes named for each."""
     if isinstance(axes, int):
         of_a, of_b = list(range(a.ndim - axes, a.ndim)), list(range(axes))

@@ -1,25 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of `topi.nn` and images whose name, or parameters, are not those of the operator that computes them."""
+"""Layers of `topi.nn` whose name, or parameters, are not those of the operator that computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..te.tensor import Tensor
-from .arrays import Ints, _ints, matmul, transpose
+from .. import te, tirx
+from ..te.tensor import Tensor, compute
+from .arrays import Ints, _ints, concatenate, layout_transform, transpose
+from .arrays import matmul as _matmul
+from .convolutions import _SPACE
+from .indexing import strided_slice
 from .operators import OPERATORS as op
 
-# Letters of a window's axes by their number.
-_SPACE = {1: "W", 2: "HW", 3: "DHW"}
+
+def matmul(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: Any = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:
+    """The product of matrices, each transposed on demand, plus bias."""
+    product = _matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
+    return product if bias is None else op["add"](product, bias)
 
 
 def dense(
     data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
     """data [..., in] times weight [out, in] transposed, plus bias [out]."""
-    product = matmul(data, weight, transp_b=True, out_dtype=out_dtype)
-    return product if bias is None else op["add"](product, bias)
+    return matmul(data, weight, bias, out_dtype, transpose_b=True)
 
 
 def batch_matmul(
@@ -31,7 +44,7 @@ def batch_matmul(
     transpose_b: bool = True,
 ) -> Tensor:
     """Products of two stacks of matrices, the second ones transposed unless told otherwise."""
-    return matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
+    return _matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
 
 
 def flatten(data: Tensor) -> Tensor:
@@ -44,17 +57,31 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     return op["nn.leakyrelu"](x, alpha=alpha)
 
 
+# ---- pads
+
+
+def _pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None,
+    mode: str,
+    pad_value: float = 0.0,
+) -> Tensor:
+    after = pad_before if pad_after is None else pad_after
+    widths = [n for pair in zip(_ints(pad_before), _ints(after)) for n in pair]
+    return op["nn.pad"](data, pad_width=widths, pad_value=pad_value, pad_mode=mode)
+
+
 def pad(
     data: Tensor,
     pad_before: Sequence[int],
     pad_after: Sequence[int] | None = None,
-    pad_value: float = 0.0,
+    pad_value: Any = 0.0,
     name: str = "PadInput",
+    attrs: Any = None,
 ) -> Tensor:
     """`pad_value` before and after each dimension; `pad_after` is `pad_before` unless given."""
-    after = pad_before if pad_after is None else pad_after
-    widths = [n for pair in zip(_ints(pad_before), _ints(after)) for n in pair]
-    return op["nn.pad"](data, pad_width=widths, pad_value=pad_value)
+    return _pad(data, pad_before, pad_after, "constant", getattr(pad_value, "value", pad_value))
 
 
 def mirror_pad(
@@ -64,162 +91,70 @@ def mirror_pad(
     mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Tensor:
-    """Elements mirrored at the border without it ("REFLECT")."""
-    if mode != "REFLECT":
-        raise NotImplementedError(f'topi.nn.mirror_pad: mode {mode!r}; use "REFLECT"')
-    after = pad_before if pad_after is None else pad_after
-    widths = [n for pair in zip(_ints(pad_before), _ints(after)) for n in pair]
-    return op["nn.pad"](data, pad_width=widths, pad_mode="reflect")
+    """Elements mirrored at the border, with it ("SYMMETRIC") or without it ("REFLECT")."""
+    if mode == "REFLECT":
+        return _pad(data, pad_before, pad_after, "reflect")
+    if mode != "SYMMETRIC":
+        raise ValueError(f'mode must be "SYMMETRIC" or "REFLECT", not {mode!r}')
+    before = _ints(pad_before)
+    after = before if pad_after is None else _ints(pad_after)
+    shape = [b + n + a for b, n, a in zip(before, data.shape, after)]
+
+    def mirrored(place: Any, extent: Any) -> Any:
+        place = tirx.Select(place < 0, -1 - place, place)
+        return tirx.Select(place >= extent, 2 * extent - 1 - place, place)
+
+    def formula(*i: Any) -> Any:
+        return data(*(mirrored(x - b, n) for x, b, n in zip(i, before, data.shape)))
+
+    return compute(shape, formula, name=name)
 
 
-# ---- convolutions
-
-
-def _padding(padding: Any, kernel: Sequence[Any], dilation: Any) -> list[int]:
-    """Numbers, or "VALID" (none) or "SAME" (the result keeps the extents at stride 1)."""
-    if not isinstance(padding, str):
-        return _ints(padding)
-    if padding == "VALID":
-        return [0] * len(kernel)
-    if padding != "SAME":
-        raise ValueError(f'padding must be numbers, "VALID" or "SAME", not {padding!r}')
-    steps = _ints(dilation) * (len(kernel) if isinstance(dilation, int) else 1)
-    total = [(int(k) - 1) * d for k, d in zip(kernel, steps)]
-    return [t // 2 for t in total] + [t - t // 2 for t in total]
-
-
-def _convolution(
+def reflect_pad(
     data: Tensor,
-    kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    layout: str,
-    kernel_layout: str,
-    groups: int,
-    out_dtype: Any,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "ReflectPadInput",
 ) -> Tensor:
-    space = len(layout) - 2
-    window = [kernel.shape[kernel_layout.index(c)] for c in _SPACE[space]]
-    return op[f"nn.conv{space}d"](
-        data,
-        kernel,
-        strides=_ints(strides),
-        padding=_padding(padding, window, dilation),
-        dilation=_ints(dilation),
-        groups=groups,
-        data_layout=layout,
-        kernel_layout=kernel_layout,
-        out_dtype=out_dtype,
-    )
+    """Elements mirrored at the border, without it."""
+    return _pad(data, pad_before, pad_after, "reflect")
 
 
-def conv1d(
+def replicate_pad(
     data: Tensor,
-    kernel: Tensor,
-    strides: Ints = 1,
-    padding: Any = "VALID",
-    dilation: Ints = 1,
-    groups: int = 1,
-    data_layout: str = "NCW",
-    kernel_layout: str = "",
-    out_dtype: Any = None,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "ReplicatePadInput",
 ) -> Tensor:
-    """A convolution along one axis."""
-    weights = kernel_layout or ("OIW" if data_layout == "NCW" else "WIO")
-    return _convolution(
-        data, kernel, strides, padding, dilation, data_layout, weights, groups, out_dtype
-    )
+    """The border again and again."""
+    return _pad(data, pad_before, pad_after, "replicate")
 
 
-def conv2d(
+def circular_pad(
     data: Tensor,
-    kernel: Tensor,
-    strides: Ints,
-    padding: Any,
-    dilation: Ints,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "",
-    out_dtype: Any = None,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    name: str = "CircularPadInput",
 ) -> Tensor:
-    """A convolution of images in `data_layout` NCHW, NHWC or HWCN."""
-    weights = kernel_layout or ("OIHW" if data_layout == "NCHW" else "HWIO")
-    return _convolution(
-        data, kernel, strides, padding, dilation, data_layout, weights, 1, out_dtype
-    )
+    """Elements from the other end."""
+    return _pad(data, pad_before, pad_after, "circular")
 
 
-def _conv(layout: str, weights: str) -> Callable[..., Tensor]:
-    def function(
-        data: Tensor,
-        kernel: Tensor,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int = 1,
-        out_dtype: Any = None,
-    ) -> Tensor:
-        return _convolution(
-            data, kernel, stride, padding, dilation, layout, weights, groups, out_dtype
-        )
-
-    function.__doc__ = f"A convolution of {layout} by weights {weights}."
-    return function
-
-
-def _plain_conv(layout: str, weights: str) -> Callable[..., Tensor]:
-    def function(
-        data: Tensor,
-        kernel: Tensor,
-        strides: Any = 1,
-        padding: Any = "VALID",
-        dilation: Any = 1,
-        out_dtype: Any = None,
-    ) -> Tensor:
-        return _convolution(data, kernel, strides, padding, dilation, layout, weights, 1, out_dtype)
-
-    function.__doc__ = f"A convolution of {layout} by weights {weights}."
-    return function
-
-
-conv1d_ncw, conv1d_nwc = _plain_conv("NCW", "OIW"), _plain_conv("NWC", "WIO")
-conv2d_nchw, conv2d_nhwc = _plain_conv("NCHW", "OIHW"), _plain_conv("NHWC", "HWIO")
-conv3d_ncdhw, conv3d_ndhwc = _plain_conv("NCDHW", "OIDHW"), _plain_conv("NDHWC", "DHWIO")
-group_conv1d_ncw = _conv("NCW", "OIW")
-group_conv2d_nchw, group_conv2d_nhwc = _conv("NCHW", "OIHW"), _conv("NHWC", "HWIO")
-
-
-def depthwise_conv2d_nchw(
-    data: Tensor,
-    weight: Tensor,
-    stride: Ints,
-    padding: Any,
-    dilation: Ints,
-    out_dtype: Any = None,
+def dilate(
+    data: Tensor, strides: Sequence[int], dilation_value: float = 0.0, name: str = "DilatedInput"
 ) -> Tensor:
-    """Each channel of NCHW is convolved alone, by the filters weight[channel, m]."""
-    channels, factor = (int(n) for n in weight.shape[:2])
-    kernel = op["reshape"](weight, (channels * factor, 1, *weight.shape[2:]))
-    return group_conv2d_nchw(data, kernel, stride, padding, dilation, channels, out_dtype)
+    """The elements `strides` apart, with `dilation_value` between them."""
+    steps = _ints(strides)
+    if len(steps) != data.ndim:
+        raise ValueError(f"dilate: {len(steps)} strides for {data.ndim} dimensions")
+    between = tirx.const(dilation_value, str(data.dtype))
 
+    def formula(*i: Any) -> Any:
+        hits = [x % s == 0 for x, s in zip(i, steps) if s != 1]
+        value = data(*(x // s for x, s in zip(i, steps)))
+        return tirx.if_then_else(tirx.all(*hits), value, between) if hits else value
 
-def conv2d_transpose_nchw(
-    data: Tensor,
-    weight: Tensor,
-    strides: Ints,
-    padding: Ints,
-    out_dtype: Any,
-    output_padding: Ints,
-) -> Tensor:
-    """The transposed convolution of NCHW by weights IOHW."""
-    return op["nn.conv2d_transpose"](
-        data,
-        weight,
-        strides=_ints(strides),
-        padding=_ints(padding),
-        output_padding=_ints(output_padding),
-        out_dtype=out_dtype,
-    )
+    return compute([(n - 1) * s + 1 for n, s in zip(data.shape, steps)], formula, name=name)
 
 
 # ---- pools
@@ -260,6 +195,30 @@ def _pool_type(pool_type: str) -> str:
     if pool_type not in ("max", "avg"):
         raise ValueError(f'pool_type must be "max" or "avg", not {pool_type!r}')
     return pool_type
+
+
+def pool_grad(
+    grads: Tensor,
+    data: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    pool_type: str,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "NCHW",
+) -> Tensor:
+    """The gradient of `data` that pool2d was given, by that of its result."""
+    return op[f"grad.{_pool_type(pool_type)}_pool2d_backward"](
+        grads,
+        data,
+        pool_size=_ints(kernel),
+        strides=_ints(stride),
+        padding=_ints(padding),
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        layout=layout,
+    )
 
 
 def _adaptive(space: int) -> Callable[..., Tensor]:
@@ -344,6 +303,36 @@ def instance_norm(
     )
 
 
+def lrn(
+    data: Tensor,
+    size: int,
+    axis: int = 1,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    bias: float = 2,
+) -> Tensor:
+    """Divided by (bias + alpha / size * the sum of squares of `size` neighbours along `axis`) ** beta."""
+    if size % 2 == 0:
+        raise ValueError(f"lrn: size must be odd, not {size}")
+    axis, half, dtype = axis % data.ndim, size // 2, str(data.dtype)
+    k = te.reduce_axis((0, size), "k")
+    extent = data.shape[axis]
+
+    def square(*i: Any) -> Any:
+        place = i[axis] + k - half
+        value = data(*i[:axis], place, *i[axis + 1 :])
+        inside = tirx.all(place >= 0, place < extent)
+        return te.sum(tirx.if_then_else(inside, value * value, tirx.const(0, dtype)), axis=k)
+
+    sums = compute(data.shape, square, name="T_lrn_sums")
+    factor, added, power = (tirx.const(v, dtype) for v in (alpha / size, bias, beta))
+    return compute(
+        data.shape,
+        lambda *i: data(*i) / tirx.pow(added + factor * sums(*i), power),
+        name="T_lrn",
+    )
+
+
 def depth_to_space(
     data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
 ) -> Tensor:
@@ -371,6 +360,12 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     return _to_nhwc(op["reshape"](moved, (n, c * block_size * block_size, high, wide)), layout)
 
 
+def unpack_NCHWc_to_nchw(packed_out: Tensor, out_dtype: Any) -> Tensor:
+    """NCHWc as NCHW of an element type."""
+    block = int(packed_out.shape[4])
+    return op["astype"](layout_transform(packed_out, f"NCHW{block}c", "NCHW"), dtype=str(out_dtype))
+
+
 def _from_nhwc(data: Tensor, layout: str) -> Tensor:
     if layout not in ("NCHW", "NHWC"):
         raise ValueError(f"layout must be NCHW or NHWC, not {layout!r}")
@@ -381,67 +376,86 @@ def _to_nhwc(data: Tensor, layout: str) -> Tensor:
     return data if layout == "NCHW" else transpose(data, [0, 2, 3, 1])
 
 
-def scale_shift_nchw(inp: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """inp * scale[c] + shift[c]."""
-    per_channel = (1, inp.shape[1], 1, 1)
-    scaled = op["multiply"](inp, op["reshape"](scale, per_channel))
-    return op["add"](scaled, op["reshape"](shift, per_channel))
-
-
-def scale_shift_nhwc(inp: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """inp * scale[c] + shift[c]."""
-    return op["add"](op["multiply"](inp, scale), shift)
-
-
-# ---- images
-
-
-def resize2d(
+def space_to_batch_nd(
     data: Tensor,
-    roi: Sequence[float],
-    size: Sequence[Any],
-    layout: str = "NCHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    bicubic_alpha: float = -0.5,
-    bicubic_exclude: int = 0,
-    extrapolation_value: float = 0.0,
-    out_dtype: Any = None,
+    block_shape: Sequence[int],
+    pad_before: Sequence[int],
+    pad_after: Sequence[int],
+    pad_value: float = 0.0,
 ) -> Tensor:
-    """An image of another size; `roi` is the part of it that "tf_crop_and_resize" takes."""
-    return op["image.resize2d"](
-        data,
-        tuple(size),
-        roi=[float(r) for r in roi],
-        layout=layout,
-        method=method,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-        rounding_method=rounding_method,
-        cubic_alpha=bicubic_alpha,
-        cubic_exclude=bicubic_exclude,
-        extrapolation_value=extrapolation_value,
-        out_dtype=out_dtype,
-    )
+    """Blocks along the dimensions after the first one, padded before, become batches."""
+    blocks = _ints(block_shape)
+    count, rest = len(blocks), data.ndim - 1 - len(blocks)
+    before, after = ([0, *_ints(p), *[0] * rest] for p in (pad_before, pad_after))
+    padded = pad(data, before, after, pad_value)
+    batch, *extents = padded.shape
+    space, tail = extents[:count], extents[count:]
+    parts = [n for pair in ((s // b, b) for s, b in zip(space, blocks)) for n in pair]
+    split = op["reshape"](padded, (batch, *parts, *tail))
+    inner, outer = range(2, 2 * count + 1, 2), range(1, 2 * count, 2)
+    moved = transpose(split, [*inner, 0, *outer, *range(2 * count + 1, split.ndim)])
+    for block in blocks:
+        batch = batch * block
+    return op["reshape"](moved, (batch, *(s // b for s, b in zip(space, blocks)), *tail))
 
 
-def upsampling(
+def batch_to_space_nd(
     data: Tensor,
-    scale_h: float,
-    scale_w: float,
-    layout: str = "NCHW",
-    method: str = "nearest_neighbor",
-    align_corners: bool = False,
+    block_shape: Sequence[int],
+    crop_begin_list: Sequence[int],
+    crop_end_list: Sequence[int],
 ) -> Tensor:
-    """An image `scale_h` times as high and `scale_w` times as wide."""
-    high, wide = (data.shape[layout.index(c)] for c in "HW")
-    size = (_scaled(high, scale_h), _scaled(wide, scale_w))
-    mode = "align_corners" if align_corners else "asymmetric"
-    method = {"bilinear": "linear", "bicubic": "cubic"}.get(method, method)
-    return resize2d(data, (0.0,) * 4, size, layout, method, mode)
+    """Batches become blocks along the dimensions after the first one, which are cropped then."""
+    blocks = _ints(block_shape)
+    count = len(blocks)
+    batch, *extents = data.shape
+    for block in blocks:
+        batch = batch // block
+    space, tail = extents[:count], extents[count:]
+    split = op["reshape"](data, (*blocks, batch, *extents))
+    pairs = [d for k in range(count) for d in (count + 1 + k, k)]
+    moved = transpose(split, [count, *pairs, *range(2 * count + 1, split.ndim)])
+    whole = [s * b for s, b in zip(space, blocks)]
+    joined = op["reshape"](moved, (batch, *whole, *tail))
+    ends = [n - c for n, c in zip(whole, _ints(crop_end_list))]
+    return strided_slice(joined, _ints(crop_begin_list), ends, axes=list(range(1, count + 1)))
 
 
-def _scaled(extent: Any, scale: float) -> Any:
-    if float(scale).is_integer():
-        return extent * int(scale)
-    return round(int(extent) * scale)
+def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
+    """`buffer` without its first elements along `axis`, and `data` behind them."""
+    joined = concatenate([buffer, data], axis)
+    return strided_slice(joined, [data.shape[axis]], [joined.shape[axis]], axes=[axis])
+
+
+def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInput") -> Tensor:
+    """32 signs along `axis` (the last one) in a uint32, the first one in the highest bit; 1 is not negative."""
+    along = (data.ndim - 1 if axis is None else axis) % data.ndim
+    shape = [n // 32 if d == along else n for d, n in enumerate(data.shape)]
+    k: Any = te.reduce_axis((0, 32), "k")
+    zero = tirx.const(0, str(data.dtype))
+
+    def formula(*i: Any) -> Any:
+        value = data(*i[:along], i[along] * 32 + k, *i[along + 1 :])
+        bit = (value >= zero).astype("uint32")
+        return te.sum(tirx.shift_left(bit, (31 - k).astype("uint32")), axis=k)
+
+    return compute(shape, formula, name=name)
+
+
+def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input * Scale[c] + Shift[c]."""
+    per_channel = (1, Input.shape[1], 1, 1)
+    scaled = op["multiply"](Input, op["reshape"](Scale, per_channel))
+    return op["add"](scaled, op["reshape"](Shift, per_channel))
+
+
+def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input * Scale[c] + Shift[c]."""
+    return op["add"](op["multiply"](Input, Scale), Shift)
+
+
+def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input * Scale[c, block] + Shift[c, block] of NCHWc."""
+    per_channel = (1, Input.shape[1], 1, 1, Input.shape[4])
+    scaled = op["multiply"](Input, op["reshape"](Scale, per_channel))
+    return op["add"](scaled, op["reshape"](Shift, per_channel))

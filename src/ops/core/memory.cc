@@ -10,7 +10,7 @@ const ArgDoc kScope = {"storage_scope", "Where the memory lies.", ArgKind::kStri
                        ffi::String("global")};
 const ArgDoc kDtypeDoc = {"dtype", "The element type.", ArgKind::kDtype};
 const ArgDoc kShapeDoc = {"shape", "The shape.", ArgKind::kShape};
-const ArgDoc kDevice = {"runtime_device_index", "Index of the device; -1 is the host.",
+const ArgDoc kDevice = {"runtime_device_ind", "Index of the device; -1 is the host.",
                         ArgKind::kPrim, true, ffi::Any(int64_t{0})};
 
 Type InferAllocStorage(TypeCtx& ctx, const NoAttrs&) {
@@ -83,7 +83,7 @@ OpDef memory_alloc_storage() {
   return Define<NoAttrs>({
       .name = "memory.alloc_storage",
       .doc = "Reserves memory that tensors are placed in.",
-      .args = {{"total_space", "Its size in bytes, a shape of one dimension.", ArgKind::kShape},
+      .args = {{"size", "Its size in bytes, a shape of one dimension.", ArgKind::kShape},
                {"virtual_device_index", "Index of the device.", ArgKind::kPrim},
                {"storage_scope", "Where the memory lies.", ArgKind::kString},
                kDtypeDoc},
@@ -142,7 +142,7 @@ OpDef memory_ensure_zero_offset() {
   return Define<NoAttrs>({
       .name = "memory.ensure_zero_offset",
       .doc = "The tensor, copied when it does not start at its memory's first byte.",
-      .args = {{"x", "The tensor."}},
+      .args = {{"data", "The tensor."}},
       .type = InferSame,
   });
 }
@@ -151,7 +151,7 @@ OpDef vm_alloc_storage() {
   return Define<NoAttrs>({
       .name = "vm.alloc_storage",
       .doc = "Reserves memory that tensors are placed in.",
-      .args = {{"size", "Its size in bytes, a shape of one dimension.", ArgKind::kShape},
+      .args = {{"shape", "Its size in bytes, a shape of one dimension.", ArgKind::kShape},
                {"runtime_device_index", "Index of the device; -1 is the host.", ArgKind::kPrim},
                kDtypeDoc,
                kScope},

@@ -47,7 +47,7 @@ OpDef shape_of() {
   return Define<NoAttrs>({
       .name = "shape_of",
       .doc = "The shape of a tensor.",
-      .args = {{"input", "The tensor."}},
+      .args = {{"expr", "The tensor."}},
       .type = InferShapeOf,
   });
 }
@@ -56,7 +56,7 @@ OpDef shape_to_tensor() {
   return Define<NoAttrs>({
       .name = "shape_to_tensor",
       .doc = "The values of a shape as a tensor of int64.",
-      .args = {{"input", "The shape.", ArgKind::kShape}},
+      .args = {{"expr", "The shape.", ArgKind::kShape}},
       .type = InferShapeToTensor,
       .packed = "relax.run.shape_to_tensor",
   });
@@ -66,7 +66,7 @@ OpDef tensor_to_shape() {
   return Define<NoAttrs>({
       .name = "tensor_to_shape",
       .doc = "The values of a 1-d tensor of integers as a shape.",
-      .args = {{"input", "The tensor."}},
+      .args = {{"expr", "The tensor."}},
       .type = InferTensorToShape,
   });
 }
@@ -75,9 +75,9 @@ OpDef size() {
   return Define<NoAttrs>({
       .name = "size",
       .doc = "The number of elements, as a tensor of int64 without dimensions.",
-      .args = {{"input", "The tensor."}},
-      .reference = "out = np.array(input.size, 'int64')",
-      .samples = {{{"input: f32[4, 8]"}}, {{"input: i8[]"}}},
+      .args = {{"expr", "The tensor."}},
+      .reference = "out = np.array(expr.size, 'int64')",
+      .samples = {{{"expr: f32[4, 8]"}}, {{"expr: i8[]"}}},
       .type = InferSize,
       .compute = ComputeSize,
   });

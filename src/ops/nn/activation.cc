@@ -42,15 +42,15 @@ struct Row {
 };
 
 const Row kRows[] = {
-    {"nn.gelu", "x times the probability that a normal variable is below x.", Gelu, false,
-     "out = x * 0.5 * (1 + scipy.special.erf(x / np.sqrt(2)))"},
+    {"nn.gelu", "data times the probability that a normal variable is below it.", Gelu, false,
+     "out = data * 0.5 * (1 + scipy.special.erf(data / np.sqrt(2)))"},
     {"nn.gelu_tanh", "gelu, approximated with tanh.", GeluTanh, false,
-     "out = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))"},
-    {"nn.relu", "x, or 0 where it is negative.", Relu, true, "out = np.maximum(x, 0)"},
+     "out = 0.5 * data * (1 + np.tanh(np.sqrt(2 / np.pi) * (data + 0.044715 * data**3)))"},
+    {"nn.relu", "data, or 0 where it is negative.", Relu, true, "out = np.maximum(data, 0)"},
     {"nn.selu", "Scaled exponential linear unit.", Selu, false,
-     "out = 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, "
-     "0)))"},
-    {"nn.silu", "x * sigmoid(x).", Silu, false, "out = x * scipy.special.expit(x)"},
+     "out = 1.0507009873554805 * np.where(data > 0, data, 1.6732632423543772 * "
+     "np.expm1(np.minimum(data, 0)))"},
+    {"nn.silu", "data * sigmoid(data).", Silu, false, "out = data * scipy.special.expit(data)"},
 };
 
 bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
@@ -122,9 +122,9 @@ std::vector<OpDef> activation_ops() {
     defs.push_back(Define<NoAttrs>({
         .name = row.name,
         .doc = row.doc,
-        .args = {{"x", "The tensor."}},
+        .args = {{"data", "The tensor."}},
         .reference = row.reference,
-        .samples = {{{"x: f32[4, 8]"}}},
+        .samples = {{{"data: f32[4, 8]"}}},
         .type = [integers = row.integers](TypeCtx& ctx, const NoAttrs&) -> Type {
           return integers ? ctx.Like(ctx.TensorOf(0, IsNumber, "a tensor of numbers"))
                           : InferFloat(ctx);

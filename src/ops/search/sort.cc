@@ -208,12 +208,11 @@ OpDef sort() {
   return Define<Sort>({
       .name = "sort",
       .doc = "The elements of each line along an axis in order.",
-      .args = {{"data", "The tensor."}},
+      .args = {{"x", "The tensor."}},
       .attrs = {{"axis", &Sort::axis, "The axis."},
                 {"descending", &Sort::descending, "The greatest first."}},
-      .reference =
-          "out = np.flip(np.sort(data, axis), axis) if descending else np.sort(data, axis)",
-      .samples = {{{"data: f32[4, 7]"}}, {{"data: f32[5, 3, 2]", "axis=0", "descending=True"}}},
+      .reference = "out = np.flip(np.sort(x, axis), axis) if descending else np.sort(x, axis)",
+      .samples = {{{"x: f32[4, 7]"}}, {{"x: f32[5, 3, 2]", "axis=0", "descending=True"}}},
       .type = [](TypeCtx& ctx, const Sort& a) { return InferSorted(ctx, a.axis, std::nullopt); },
       .compute = ComputeSort,
   });

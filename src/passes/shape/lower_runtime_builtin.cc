@@ -27,7 +27,7 @@ class Lowerer : public ir::Mutator {
     const auto* call = mutated.as<CallObj>();
     CoreOp op = analysis::CoreOpOf(call);
     switch (op) {
-      // total_space, virtual_device_index, storage_scope, dtype: the space counts bytes by now.
+      // size, virtual_device_index, storage_scope, dtype: the space counts bytes by now.
       case CoreOp::kAllocStorage:
         return Rename(call, CoreOp::kVmAllocStorage,
                       {call->args[0], call->args[1], ir::DataTypeImm(UInt(8)), call->args[2]});

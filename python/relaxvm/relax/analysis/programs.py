@@ -94,24 +94,24 @@ def name_to_binding(func: Function) -> dict[str, list[Binding]]:
     return found
 
 
-def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
     """For each variable of a dataflow block the variables whose values use it."""
     users: dict[Var, list[Var]] = {}
-    for b in block.bindings:
+    for b in dfb.bindings:
         users.setdefault(b.var, [])
         for used in free_vars(b.value):
             users.setdefault(used, []).append(b.var)
     return users
 
 
-def used_vars(node: Any) -> list[Var]:
+def used_vars(expr: Any) -> list[Var]:
     """Variables that are used."""
-    if isinstance(node, BindingBlock):
+    if isinstance(expr, BindingBlock):
         found: dict[Var, None] = {}
-        for b in node.bindings:
+        for b in expr.bindings:
             found.update(dict.fromkeys(free_vars(b.value)))
         return list(found)
-    return free_vars(node)
+    return free_vars(expr)
 
 
 def remove_all_unused(func: Function) -> Function:

@@ -78,23 +78,23 @@ def parse_definition(
 
 
 def from_source(
-    text: Any, extra_vars: dict[str, Any] | None = None, check_well_formed: bool = True
+    program: Any, extra_vars: dict[str, Any] | None = None, check_well_formed: bool = True
 ) -> Any:
     """The module or function that a text describes; names R, T, I are there without import."""
     from .. import ir, relax, tirx
 
-    if isinstance(text, type):
-        return parse_class(text, sys._getframe(1), check_well_formed)
-    if isinstance(text, types.FunctionType):
+    if isinstance(program, type):
+        return parse_class(program, sys._getframe(1), check_well_formed)
+    if isinstance(program, types.FunctionType):
         raise TypeError("decorate a function with @R.function or @T.prim_func to parse it")
     names: dict[str, Any] = {"I": ir, "R": relax, "T": tirx, "ir": ir, "relax": relax, "tirx": tirx}
     names["TypeVar"] = typing.TypeVar  # how sizes are declared ahead of the functions
-    if "BasePyModule" in str(text):
+    if "BasePyModule" in str(program):
         from ...relax.base_py_module import BasePyModule
 
         names["BasePyModule"] = BasePyModule
     names.update(extra_vars or {})
-    source = Source("<script>", str(text))
+    source = Source("<script>", str(program))
     body = source.tree.body
     last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
     results = [_top_level(source, n, names, check_well_formed) for n in body if n is not last]

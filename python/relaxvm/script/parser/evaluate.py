@@ -115,8 +115,8 @@ class Evaluator:
         return Span(
             self.source.name,
             getattr(node, "lineno", 0),
-            getattr(node, "col_offset", -1) + 1,
             getattr(node, "end_lineno", 0) or 0,
+            getattr(node, "col_offset", -1) + 1,
             (getattr(node, "end_col_offset", -1) or -1) + 1,
         )
 

@@ -285,7 +285,7 @@ class _Importer:
             inputs.append(self.g.values[name] if name else None)
         outer, self.g.node = self.g.node, node
         try:
-            with span_scope(ir.Span(label, 0, 0)):
+            with span_scope(ir.Span(label, 0, 0, 0, 0)):
                 check_node(self.g.textual, node)
                 results = self._evaluate(node, inputs)
         except OnnxError as e:

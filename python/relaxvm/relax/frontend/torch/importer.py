@@ -391,7 +391,7 @@ def _attribute(module: Any, path: str) -> Any:
 
 
 def _span_of(node: Any) -> Any:
-    return ir.Span(node.name, 0, 0)
+    return ir.Span(node.name, 0, 0, 0, 0)
 
 
 def _place(node: Any) -> str:
