@@ -6,28 +6,20 @@
 // The codes stay packed in memory: a vector holds a word of each of 16 neighbouring columns (a
 // strip), and a shift and a mask give a code of each.  With `bytes` each block of a row of x is
 // rounded to signed bytes with a scale of its own, and products of four bytes are added up at once.
+#include "ops/quantize/block_matmul.h"
+
 #include <algorithm>
 
-#include "ops/loops.h"
 #include "tir/dot.h"
 
 namespace relaxvm::ops {
 namespace {
 
-constexpr size_t kX = 0, kWords = 1, kScales = 2, kZeros = 3;
-constexpr int64_t kWidth = 16;    // columns of a strip
-constexpr int64_t kStrips = 4;    // of a task
-constexpr int64_t kMostRows = 6;  // of a tile
-constexpr int64_t kWordBits = 32;
-constexpr int64_t kBytes = 4;               // of a word
+constexpr size_t kX = BlockForm::kX, kWords = BlockForm::kWords, kScales = BlockForm::kScales,
+                 kZeros = BlockForm::kZeros;
+constexpr int64_t kWidth = BlockForm::kWidth, kWordBits = BlockForm::kWordBits;
 constexpr int64_t kWorthAThread = 1 << 15;  // products
 constexpr double kGreatestByte = 127;
-
-struct BlockMatmul {
-  int64_t bits = 4;
-  int64_t columns = 1;
-  bool bytes = false;
-};
 
 Type InferBlockMatmul(TypeCtx& ctx, const BlockMatmul& a) {
   auto is_f32 = [](DLDataType t) { return t == Float(32); };
@@ -69,59 +61,110 @@ Type InferBlockMatmul(TypeCtx& ctx, const BlockMatmul& a) {
   return ctx.Result(Dims{(*xs)[0], Expr(a.columns)}, x->dtype);
 }
 
-Expr F32(double value) { return Number(Float(32), value); }
-Expr I32(int64_t value) { return ir::Const(Int(32), value); }
-Expr Lanes() { return ir::RampExpr(Expr(0), Expr(1), kWidth); }
-Expr Wide(const Expr& e) { return ir::BroadcastExpr(e, kWidth); }
-Expr Fma(const Expr& a, const Expr& b, const Expr& c) {
-  return ir::CallIntrin(a.dtype(), Intrin::kFma, {a, b, c});
-}
-Expr Bits(ir::BinaryOp op, const Expr& word, int64_t with) {
-  return ir::Binary(op, word, Wide(I32(static_cast<int32_t>(with))));
+}  // namespace
+
+BlockForm::BlockForm(const BlockMatmul& a, const std::vector<Buffer>& inputs, const Buffer& out)
+    : attrs_(a),
+      in_(inputs),
+      out_(out),
+      rows_(inputs[kX].shape()[0]),
+      strips_(*ir::AsInt(inputs[kWords].shape()[0])),
+      blocks_(*ir::AsInt(inputs[kScales].shape()[1])),
+      words_(*ir::AsInt(inputs[kWords].shape()[1]) / blocks_),
+      codes_(kWordBits / a.bits),
+      mask_((int64_t{1} << a.bits) - 1) {}
+
+Stmt BlockForm::Each(const char* name, const Expr& extent,
+                     const std::function<Stmt(const Expr&)>& body) {
+  ir::Var at(name, Int(64));
+  return tir::For(at, Expr(0), extent, tir::ForKind::kSerial, body(at));
 }
 
-class BlockLoops {
+Expr BlockForm::StripsOf(const Expr& task) const {
+  if (strips_ % kStrips == 0) return Expr(kStrips);
+  return ir::Min(Expr(strips_) - task * Expr(kStrips), Expr(kStrips));
+}
+
+Stmt BlockForm::Tasks(const std::function<Stmt(const Expr& task)>& body) const {
+  ir::Var task("task", Int(64));
+  ir::DictAttrs annotations;
+  annotations.Set("most_threads",
+                  ir::FloorDiv(rows_ * Expr(Depth()) * Expr(attrs_.columns), Expr(kWorthAThread)));
+  return tir::For(task, Expr(0), Expr((strips_ + kStrips - 1) / kStrips), tir::ForKind::kParallel,
+                  body(task), "", annotations);
+}
+
+Stmt BlockForm::RowTiles(int64_t least,
+                         const std::function<Stmt(const Expr& start, int64_t rows)>& form) const {
+  ir::Var tiles("tiles", Int(64)), low("low", Int(64)), higher("higher", Int(64));
+  ir::Var height("height", Int(64)), start("start", Int(64)), tile("tile", Int(64));
+  Stmt forms = form(start, least);
+  const int64_t known = ir::AsInt(rows_).value_or(0);
+  for (int64_t rows = least + 1; rows <= kMostRows; ++rows) {
+    // A known number of rows has tiles of two heights.
+    const int64_t count = (known + kMostRows - 1) / kMostRows;
+    if (known > 0 && rows != known / count && rows != known / count + 1) continue;
+    forms = tir::IfThenElse(ir::Equal(height, Expr(rows)), form(start, rows), forms);
+  }
+  Expr taller = ir::Select(ir::Less(tile, higher), Expr(1), Expr(0));
+  Stmt body = Sequence({tir::Bind(height, low + taller),
+                        tir::Bind(start, tile * Expr(low) + ir::Min(tile, higher)), forms});
+  Expr count = ir::FloorDiv(rows_ + Expr(kMostRows - 1), Expr(kMostRows));
+  return Sequence({tir::Bind(tiles, ir::Max(count, Expr(1))),
+                   tir::Bind(low, ir::FloorDiv(rows_, tiles)),
+                   tir::Bind(higher, rows_ - low * Expr(tiles)),
+                   tir::For(tile, Expr(0), count, tir::ForKind::kSerial, body)});
+}
+
+Expr BlockForm::ZerosAt(const Expr& strip, const Expr& block) const {
+  if (in_.size() > kZeros) return in_[kZeros].Load({strip, block, Lanes()});
+  return Wide(F32(static_cast<double>((mask_ + 1) / 2)));
+}
+
+Expr BlockForm::Picked(Expr word, int64_t shift, int64_t mask, DLDataType type) {
+  auto bits = [&](ir::BinaryOp op, int64_t with) {
+    return ir::Binary(op, word, Wide(I32(static_cast<int32_t>(with))));
+  };
+  if (shift > 0) word = bits(ir::BinaryOp::kShiftRight, shift);
+  return ir::Cast(type, bits(ir::BinaryOp::kBitAnd, mask));
+}
+
+Expr BlockForm::Inside(const Expr& strip) const {
+  if (attrs_.columns % kWidth == 0) return Expr();
+  return ir::Less(Lanes(), Wide(Expr(attrs_.columns) - strip * Expr(kWidth)));
+}
+
+Stmt BlockForm::Store(const Expr& row, const Expr& strip, const Expr& value) const {
+  return tir::BufferStore(out_, value, {row, Run(strip * Expr(kWidth))}, Inside(strip));
+}
+
+namespace {
+
+class BlockLoops : BlockForm {
  public:
   BlockLoops(const BlockMatmul& a, const std::vector<Buffer>& inputs, const Buffer& out)
-      : attrs_(a),
-        in_(inputs),
-        out_(out),
-        rows_(inputs[kX].shape()[0]),
-        strips_(*ir::AsInt(inputs[kWords].shape()[0])),
-        blocks_(*ir::AsInt(inputs[kScales].shape()[1])),
-        words_(*ir::AsInt(inputs[kWords].shape()[1]) / blocks_),
-        codes_(kWordBits / a.bits),
-        mask_((int64_t{1} << a.bits) - 1) {}
+      : BlockForm(a, inputs, out) {}
 
   Stmt Run() {
-    ir::Var row("row", Int(64)), task("task", Int(64));
-    const Expr depth = Expr(blocks_ * words_ * codes_);
+    ir::Var row("row", Int(64));
     ffi::Array<Stmt> all{tir::AllocBuffer(sums_)};
     if (attrs_.bytes) {
       all.push_back(tir::AllocBuffer(rounded_));
       all.push_back(tir::AllocBuffer(steps_));
     }
-    all.push_back(ParallelLines(row, rows_, depth, Each("block", blocks_, [&](const Expr& block) {
-                                  return attrs_.bytes ? Round(row, block) : Sum(row, block);
-                                })));
-    ir::DictAttrs annotations;
-    annotations.Set("most_threads",
-                    ir::FloorDiv(rows_ * depth * Expr(attrs_.columns), Expr(kWorthAThread)));
-    all.push_back(tir::For(task, Expr(0), Expr((strips_ + kStrips - 1) / kStrips),
-                           tir::ForKind::kParallel, Task(task), "", annotations));
+    all.push_back(
+        ParallelLines(row, rows_, Expr(Depth()), Each("block", blocks_, [&](const Expr& block) {
+                        return attrs_.bytes ? Round(row, block) : Sum(row, block);
+                      })));
+    all.push_back(Tasks([&](const Expr& task) {
+      return RowTiles(1,
+                      [&](const Expr& start, int64_t rows) { return Strips(task, start, rows); });
+    }));
     return Sequence(all);
   }
 
  private:
-  static Stmt Each(const char* name, const Expr& extent,
-                   const std::function<Stmt(const Expr&)>& body) {
-    ir::Var at(name, Int(64));
-    return tir::For(at, Expr(0), extent, tir::ForKind::kSerial, body(at));
-  }
-  int64_t BlockSize() const { return words_ * codes_; }
-  Expr XRun(const Expr& row, const Expr& k) const {
-    return in_[kX].Load({row, ir::RampExpr(k, Expr(1), kWidth)});
-  }
+  Expr XRun(const Expr& row, const Expr& k) const { return in_[kX].Load({row, BlockForm::Run(k)}); }
 
   // sums_ of one block of a row.
   Stmt Sum(const Expr& row, const Expr& block) {
@@ -153,7 +196,7 @@ class BlockLoops {
       Expr whole = ir::CallIntrin(Float(32, kWidth), Intrin::kRound, {scaled});
       all.push_back(tir::Bind(number, ir::Cast(Int(32, kWidth), whole)));
       all.push_back(tir::BufferStore(rounded_, ir::Cast(Int(8, kWidth), number),
-                                     {row, ir::RampExpr(first + Expr(at), Expr(1), kWidth)}));
+                                     {row, BlockForm::Run(first + Expr(at))}));
       total = total.defined() ? total + number : Expr(number);
     }
     Expr sum = ir::CallIntrin(Int(32), Intrin::kReduceAdd, {total});
@@ -162,36 +205,12 @@ class BlockLoops {
     return Sequence(all);
   }
 
-  // All rows of the strips of a task, by tiles whose heights differ by one at most.
-  Stmt Task(const Expr& task) {
-    ir::Var tiles("tiles", Int(64)), low("low", Int(64)), higher("higher", Int(64));
-    ir::Var height("height", Int(64)), start("start", Int(64)), tile("tile", Int(64));
-    Stmt forms = Strips(task, start, 1);
-    const int64_t known = ir::AsInt(rows_).value_or(0);
-    for (int64_t rows = 2; rows <= kMostRows; ++rows) {
-      // A known number of rows has tiles of two heights.
-      const int64_t count = (known + kMostRows - 1) / kMostRows;
-      if (known > 0 && rows != known / count && rows != known / count + 1) continue;
-      forms = tir::IfThenElse(ir::Equal(height, Expr(rows)), Strips(task, start, rows), forms);
-    }
-    Expr taller = ir::Select(ir::Less(tile, higher), Expr(1), Expr(0));
-    Stmt body = Sequence({tir::Bind(height, low + taller),
-                          tir::Bind(start, tile * Expr(low) + ir::Min(tile, higher)), forms});
-    Expr count = ir::FloorDiv(rows_ + Expr(kMostRows - 1), Expr(kMostRows));
-    return Sequence({tir::Bind(tiles, ir::Max(count, Expr(1))),
-                     tir::Bind(low, ir::FloorDiv(rows_, tiles)),
-                     tir::Bind(higher, rows_ - low * Expr(tiles)),
-                     tir::For(tile, Expr(0), count, tir::ForKind::kSerial, body)});
-  }
-
   // As many strips at once as leave room for their sums in 16 registers of 8 lanes.
   static int64_t StripsAtOnce(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
   Stmt Strips(const Expr& task, const Expr& start, int64_t rows) {
     const int64_t at_once = StripsAtOnce(rows);
-    const Expr first = task * Expr(kStrips);
-    Expr have = strips_ % kStrips == 0 ? Expr(kStrips)
-                                       : Expr(ir::Min(Expr(strips_) - first, Expr(kStrips)));
+    const Expr first = task * Expr(kStrips), have = StripsOf(task);
     Expr runs = ir::FloorDiv(have, Expr(at_once));
     Stmt all = Each("strips", runs, [&](const Expr& run) {
       return Tile(start, rows, first + run * Expr(at_once), at_once);
@@ -218,7 +237,7 @@ class BlockLoops {
     ffi::Array<Stmt> all{tir::AllocBuffer(total)}, stores;
     ForSums(rows, strips, [&](int64_t row, int64_t strip) {
       all.push_back(tir::BufferStore(total, Wide(F32(0)), At(row, strip)));
-      stores.push_back(Store(total, start + Expr(row), first + Expr(strip), At(row, strip)));
+      stores.push_back(Store(start + Expr(row), first + Expr(strip), total.Load(At(row, strip))));
     });
     all.push_back(Each("block", blocks_, [&](const Expr& block) {
       ffi::Array<Stmt> one{tir::AllocBuffer(sums)};
@@ -252,7 +271,8 @@ class BlockLoops {
       if (attrs_.bytes) {
         std::vector<Expr> right;
         for (const Expr& word : words)
-          right.push_back(Picked(word, part * attrs_.bits, each_byte, Int(32, kWidth), &all));
+          right.push_back(
+              Bound(Picked(word, part * attrs_.bits, each_byte, Int(32, kWidth)), &all));
         auto left = [&](const Expr& row) {
           Expr k = (at * Expr(parts) + Expr(part)) * Expr(kBytes);
           Expr bytes = rounded_.Load({row, ir::RampExpr(k, Expr(1), kBytes)});
@@ -265,7 +285,7 @@ class BlockLoops {
         std::vector<Expr> right;
         for (const Expr& word : words) {
           const int64_t shift = byte * 8 + part * attrs_.bits;
-          right.push_back(Picked(word, shift, mask_, Float(32, kWidth), &all));
+          right.push_back(Bound(Picked(word, shift, mask_, Float(32, kWidth)), &all));
         }
         auto left = [&](const Expr& row) {
           return in_[kX].Load({row, (at * Expr(parts) + Expr(part)) * Expr(kBytes) + Expr(byte)});
@@ -276,11 +296,9 @@ class BlockLoops {
     return Sequence(all);
   }
 
-  static Expr Picked(Expr word, int64_t shift, int64_t mask, DLDataType type,
-                     ffi::Array<Stmt>* out) {
-    if (shift > 0) word = Bits(ir::BinaryOp::kShiftRight, word, shift);
-    ir::Var code("code", type);
-    out->push_back(tir::Bind(code, ir::Cast(type, Bits(ir::BinaryOp::kBitAnd, word, mask))));
+  static Expr Bound(const Expr& value, ffi::Array<Stmt>* out) {
+    ir::Var code("code", value.dtype());
+    out->push_back(tir::Bind(code, value));
     return code;
   }
 
@@ -305,15 +323,10 @@ class BlockLoops {
                 const Expr& block, ffi::Array<Stmt>* out) const {
     const int64_t rows = *ir::AsInt(total.shape()[0]), strips = *ir::AsInt(total.shape()[1]);
     std::vector<Expr> scales, zeros;
-    auto load = [&](size_t i, int64_t strip) {
-      ir::Var value("value", Float(32, kWidth));
-      out->push_back(tir::Bind(value, in_[i].Load({first + Expr(strip), block, Lanes()})));
-      return value;
-    };
     for (int64_t strip = 0; strip < strips; ++strip) {
-      scales.push_back(load(kScales, strip));
-      zeros.push_back(in_.size() > kZeros ? Expr(load(kZeros, strip))
-                                          : Wide(F32(static_cast<double>((mask_ + 1) / 2))));
+      const Expr at = first + Expr(strip);
+      scales.push_back(Bound(in_[kScales].Load({at, block, Lanes()}), out));
+      zeros.push_back(Bound(ZerosAt(at, block), out));
     }
     for (int64_t row = 0; row < rows; ++row) {
       ir::Var less("less", Float(32)), step("step", Float(32));
@@ -331,23 +344,6 @@ class BlockLoops {
     }
   }
 
-  Stmt Store(const Buffer& total, const Expr& row, const Expr& strip, const Indices& from) const {
-    const Expr column = strip * Expr(kWidth);
-    Expr inside;
-    if (attrs_.columns % kWidth != 0)
-      inside = ir::Less(Lanes(), Wide(Expr(attrs_.columns) - column));
-    return tir::BufferStore(out_, total.Load(from), {row, ir::RampExpr(column, Expr(1), kWidth)},
-                            inside);
-  }
-
-  const BlockMatmul& attrs_;
-  const std::vector<Buffer>& in_;
-  Buffer out_;
-  Expr rows_;
-  int64_t strips_, blocks_;
-  int64_t words_;  // of a block
-  int64_t codes_;  // of a word
-  int64_t mask_;
   Buffer sums_{"sums_of_x", {rows_, Expr(blocks_)}, Float(32), "global"};
   // With bytes: x, what a step of 1 of it counts.
   Buffer rounded_{"rounded", {rows_, Expr(blocks_ * BlockSize())}, Int(8), "global"};
@@ -357,8 +353,11 @@ class BlockLoops {
 Tensors ComputeBlockMatmul(const ComputeArgs& in, const BlockMatmul& a) {
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < in.tensors.size(); ++i) inputs.push_back(in[i]);
-  auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) {
-    return BlockLoops(a, ins, outs[0]).Run();
+  auto body = [a](const std::vector<Buffer>& ins, const std::vector<Buffer>& outs) -> Stmt {
+    const Expr many = ir::LessEqual(Expr(kManyBlockRows), outs[0].shape()[0]);
+    if (a.bytes || ir::IsIntValue(many, 0)) return BlockLoops(a, ins, outs[0]).Run();
+    if (ir::IsIntValue(many, 1)) return ManyBlockRows(a, ins, outs[0]);
+    return tir::IfThenElse(many, ManyBlockRows(a, ins, outs[0]), BlockLoops(a, ins, outs[0]).Run());
   };
   return tir::Opaque({{"block_matmul", in.OutShape(), in.OutDtype()}}, inputs, body,
                      "block_matmul");

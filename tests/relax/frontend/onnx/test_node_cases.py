@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import node_cases
 
-PARTS = 4
+PARTS = 16
 
 
 @pytest.mark.slow
