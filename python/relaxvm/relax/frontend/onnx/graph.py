@@ -109,6 +109,7 @@ class Graph:
         self.texts = Texts(texts_of(model.proto))
         self.textual: set[str] = set()  # values whose elements are places of texts
         self.dequantized: dict[str, Dequantized] = {}
+        self.block_weights: dict[str, Any] = {}  # StoredWeight of block_weights.py
         self.joined: dict[str, Joined] = {}
         self.products: dict[str, Product] = {}
         self.raised: dict[str, Any] = {}  # signed bytes plus 128, as unsigned ones

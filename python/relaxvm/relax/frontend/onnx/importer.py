@@ -316,7 +316,13 @@ class _Importer:
                 return [self.g.shortened(k) for k in known]
         rule = registry.find(node.domain, node.op_type, version)
         for name in node.output:  # a node may be imported once for each branch of an If
-            for notes in (self.g.dequantized, self.g.joined, self.g.products, self.g.raised):
+            for notes in (
+                self.g.block_weights,
+                self.g.dequantized,
+                self.g.joined,
+                self.g.products,
+                self.g.raised,
+            ):
                 notes.pop(name, None)
         result = byte_moves.moved(self.g, node, inputs, lambda i: rule(self.g, node, i))
         if result is None:

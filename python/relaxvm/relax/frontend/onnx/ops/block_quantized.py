@@ -8,12 +8,10 @@ import onnx
 
 from relaxvm.relax import op
 
+from ..block_weights import STRIP, BlockWeight, product
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Array, Expr, onnx_op
-
-STRIP = 16  # columns that rvm.block_matmul keeps side by side
-BYTES = 4  # of its words
 
 
 @onnx_op("MatMulNBits", since=1, domain="com.microsoft")
@@ -43,22 +41,11 @@ def matmul_n_bits(
         raise InvalidModel(f"block_size is a power of 2 from {STRIP} on, not {block_size}")
     blocks = -(-K // block_size)
     codes = _unpacked(packed.reshape(N, -1), bits)[:, : blocks * block_size]
-    grid = [_strips(scales.reshape(N, blocks).astype(np.float32))]
-    if zeros is not None:
-        packs = zeros.dtype == np.uint8
-        zeros = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks] if packs else zeros
-        grid.append(_strips(zeros.reshape(N, blocks).astype(np.float32)))
-    dtype, shape = g.dtype(x), g.shape(x)
-    x = g.emit(op.reshape(x, [g.product(shape[:-1]), K]))
-    if dtype != "float32":
-        x = g.emit(op.astype(x, "float32"))
-    if missing := blocks * block_size - K:
-        x = g.emit(op.nn.pad(x, pad_width=[0, 0, 0, missing], pad_value=0.0))
-    words = g.constant(_strips(_words(codes, bits)))
-    rounds = accuracy_level == 4 and bits != 2
-    y = op.rvm.block_matmul(x, words, *map(g.constant, grid), bits=bits, columns=N, bytes=rounds)
-    y = g.emit(op.reshape(g.emit(y), [*shape[:-1], N]))
-    y = y if dtype == "float32" else g.emit(op.astype(y, dtype))
+    if zeros is not None and zeros.dtype == np.uint8:
+        zeros = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks]
+    grid = None if zeros is None else zeros.reshape(N, blocks)
+    weight = BlockWeight(codes, bits, scales.reshape(N, blocks), grid)
+    y = product(g, x, weight, rounds=accuracy_level == 4 and bits != 2)
     return y if bias is None else op.add(y, bias)
 
 
@@ -106,24 +93,6 @@ def gather_block_quantized(
     real = op.subtract(op.astype(codes, g.dtype(scale)), middle)
     real = g.emit(op.multiply(real, g.emit(op.expand_dims(scale, axis=[-1]))))
     return op.reshape(real, [*shape, size])
-
-
-def _words(codes: np.ndarray, bits: int) -> np.ndarray:
-    """[N, k] -> [N, k bits / 32]: code 4 p + b of a word begins at bit 8 b + bits p."""
-    parts = 8 // bits
-    grouped = codes.reshape(codes.shape[0], -1, parts, BYTES).astype(np.uint8)
-    data = np.zeros((grouped.shape[0], grouped.shape[1], BYTES), np.uint8)
-    for p in range(parts):
-        data |= grouped[:, :, p] << (bits * p)
-    return data.view("<i4")[:, :, 0]
-
-
-def _strips(rows: np.ndarray) -> np.ndarray:
-    """[N, m] -> [strips, m, 16], with zeros for what the last strip lacks."""
-    strips = -(-rows.shape[0] // STRIP)
-    full = np.zeros((strips * STRIP, rows.shape[1]), rows.dtype)
-    full[: rows.shape[0]] = rows
-    return np.ascontiguousarray(full.reshape(strips, STRIP, -1).transpose(0, 2, 1))
 
 
 def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from relaxvm.relax import op
 
-from .. import byte_products
+from .. import block_weights, byte_products
 from ..broadcasting import fitted, joint_shape
 from ..graph import Graph, Product, known
 from ..registry import Expr, onnx_op
@@ -14,9 +14,11 @@ from ..registry import Expr, onnx_op
 @onnx_op("MatMul", since=1)
 def matmul(g: Graph, a: Expr, b: Expr) -> Expr:
     found = _product_of_quantized(g, False)
-    if found is None:
-        return op.matmul(*inner_agree(g, a, b))
-    return byte_products.with_bias(g, found, None, None, 0)
+    if found is not None:
+        return byte_products.with_bias(g, found, None, None, 0)
+    left, right = inner_agree(g, a, b)
+    y = block_weights.product_of(g, left, 1)
+    return op.matmul(left, right) if y is None else y
 
 
 def _product_of_quantized(g: Graph, transposed: bool) -> Product | None:
@@ -82,7 +84,11 @@ def gemm(
     else:
         left = g.emit(op.permute_dims(a, [1, 0])) if transA else a
         right = g.emit(op.permute_dims(b, [1, 0])) if transB else b
-        y = g.emit(op.matmul(*inner_agree(g, left, right)))
+        left, right = inner_agree(g, left, right)
+        y = None
+        if g.node.op_type == "Gemm":
+            y = block_weights.product_of(g, left, 1, bool(transB))
+        y = g.emit(op.matmul(left, right) if y is None else y)
     if alpha != 1.0:
         y = op.multiply(y, g.scalar(alpha, a))
     if c is None or beta == 0.0:

@@ -131,6 +131,9 @@ def transpose(g: Graph, x: Expr, *, perm: list[int] | None = None) -> Expr:
     perm = perm if perm is not None else list(range(rank))[::-1]
     if sorted(perm) != list(range(rank)):
         raise InvalidModel(f"perm {perm} is no order of {rank} axes")
+    weight = g.block_weights.get(g.node.input[0])
+    if weight is not None and perm == [1, 0]:
+        g.block_weights[g.node.output[0]] = weight.turned()
     return x if perm == list(range(rank)) else op.permute_dims(x, perm)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from relaxvm.relax import op
 
-from .. import byte_moves, byte_products
+from .. import block_weights, byte_moves, byte_products
 from ..element_types import NARROW, carrier, converted
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Dequantized, Graph, known
@@ -142,6 +142,8 @@ def dequantize_linear(
     y = dequantized(g, x, scale, zero, axis, block_size)
     if not block_size and not output_dtype and g.node.op_type == "DequantizeLinear":
         g.note_dequantized(Dequantized(x, scale, zero, axis, elem_type))
+    if raised is None and not output_dtype:
+        block_weights.note(g, x, scale, zero, axis, block_size, elem_type)
     return _as(g, y, carrier(output_dtype)) if output_dtype else y
 
 
