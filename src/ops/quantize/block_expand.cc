@@ -50,8 +50,7 @@ class ExpandedLoops : BlockForm {
       });
     };
     Stmt one = Each("strip", StripsOf(task), [&](const Expr& s) { return products(s, 1); });
-    Expr room = ir::CallIntrin(Intrin::kVectorRoom, {F32(0)});
-    Expr at_once = ir::LessEqual(Expr(kManyNumbers), room);
+    Expr at_once = HasManyRegisters();
     if (strips_ % kStrips != 0)
       at_once = ir::And(at_once, ir::Equal(StripsOf(task), Expr(kStrips)));
     return Sequence({expand, tir::IfThenElse(at_once, products(Expr(0), kStrips), one)});
@@ -66,14 +65,14 @@ class ExpandedLoops : BlockForm {
           tir::Bind(word, in_[kWords].Load({strip, block * Expr(words_) + at, Lanes()}))};
       for (int64_t code = 0; code < codes_; ++code) {
         const int64_t shift = code % kBytes * 8 + code / kBytes * attrs_.bits;
-        Expr value = (Picked(word, shift, mask_, Float(32, kWidth)) - zero) * scale;
+        Expr value = (Fraction(word, shift) - zero) * scale;
         Expr k = (to_block * Expr(words_) + at) * Expr(codes_) + Expr(code);
         all.push_back(tir::BufferStore(floats_, value, {to_strip, k, Lanes()}));
       }
       return Sequence(all);
     });
-    return Sequence({tir::Bind(scale, in_[kScales].Load({strip, block, Lanes()})),
-                     tir::Bind(zero, ZerosAt(strip, block)), words});
+    return Sequence({tir::Bind(scale, ScaleOfFraction(in_[kScales].Load({strip, block, Lanes()}))),
+                     tir::Bind(zero, FractionOfZero(ZerosAt(strip, block))), words});
   }
 
   // Adds a part of the sum to `rows` rows of some strips.

@@ -121,12 +121,28 @@ Expr BlockForm::ZerosAt(const Expr& strip, const Expr& block) const {
   return Wide(F32(static_cast<double>((mask_ + 1) / 2)));
 }
 
-Expr BlockForm::Picked(Expr word, int64_t shift, int64_t mask, DLDataType type) {
-  auto bits = [&](ir::BinaryOp op, int64_t with) {
-    return ir::Binary(op, word, Wide(I32(static_cast<int32_t>(with))));
-  };
-  if (shift > 0) word = bits(ir::BinaryOp::kShiftRight, shift);
-  return ir::Cast(type, bits(ir::BinaryOp::kBitAnd, mask));
+Expr BlockForm::Fraction(const Expr& word, int64_t shift) const {
+  constexpr int64_t kPlaces = 23, kOne = 0x3F800000;  // of a float: places after the point, 1.0
+  const int64_t to = kPlaces - attrs_.bits;
+  Expr moved = word;
+  if (shift < to) moved = Bits(ir::BinaryOp::kShiftLeft, word, to - shift);
+  if (shift > to) moved = Bits(ir::BinaryOp::kShiftRight, word, shift - to);
+  moved = Bits(ir::BinaryOp::kBitAnd, moved, mask_ << to);
+  return ir::CallIntrin(Float(32, kWidth), Intrin::kReinterpret,
+                        {Bits(ir::BinaryOp::kBitOr, moved, kOne)});
+}
+
+Expr BlockForm::FractionOfZero(const Expr& zero) const {
+  return Fma(zero, Wide(F32(1.0 / static_cast<double>(mask_ + 1))), Wide(F32(1)));
+}
+
+Expr BlockForm::ScaleOfFraction(const Expr& scale) const {
+  return scale * Wide(F32(static_cast<double>(mask_ + 1)));
+}
+
+Expr BlockForm::HasManyRegisters() {
+  constexpr int64_t kManyNumbers = 512;
+  return ir::LessEqual(Expr(kManyNumbers), ir::CallIntrin(Intrin::kVectorRoom, {F32(0)}));
 }
 
 Expr BlockForm::Inside(const Expr& strip) const {
@@ -157,8 +173,12 @@ class BlockLoops : BlockForm {
                         return attrs_.bytes ? Round(row, block) : Sum(row, block);
                       })));
     all.push_back(Tasks([&](const Expr& task) {
-      return RowTiles(1,
-                      [&](const Expr& start, int64_t rows) { return Strips(task, start, rows); });
+      auto tiles = [&](bool wide) {
+        return RowTiles(1, [&](const Expr& start, int64_t rows) {
+          return Strips(task, start, rows, StripsAtOnce(rows, wide));
+        });
+      };
+      return tir::IfThenElse(HasManyRegisters(), tiles(true), tiles(false));
     }));
     return Sequence(all);
   }
@@ -205,11 +225,13 @@ class BlockLoops : BlockForm {
     return Sequence(all);
   }
 
-  // As many strips at once as leave room for their sums in 16 registers of 8 lanes.
-  static int64_t StripsAtOnce(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+  // As many strips at once as leave room for their sums in 32 registers of 16 lanes, or in 16 of 8.
+  static int64_t StripsAtOnce(int64_t rows, bool wide) {
+    if (wide) return rows <= 4 ? 4 : 2;
+    return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  }
 
-  Stmt Strips(const Expr& task, const Expr& start, int64_t rows) {
-    const int64_t at_once = StripsAtOnce(rows);
+  Stmt Strips(const Expr& task, const Expr& start, int64_t rows, int64_t at_once) {
     const Expr first = task * Expr(kStrips), have = StripsOf(task);
     Expr runs = ir::FloorDiv(have, Expr(at_once));
     Stmt all = Each("strips", runs, [&](const Expr& run) {
@@ -270,9 +292,10 @@ class BlockLoops : BlockForm {
     for (int64_t part = 0; part < parts; ++part) {
       if (attrs_.bytes) {
         std::vector<Expr> right;
-        for (const Expr& word : words)
-          right.push_back(
-              Bound(Picked(word, part * attrs_.bits, each_byte, Int(32, kWidth)), &all));
+        for (const Expr& word : words) {
+          Expr moved = part == 0 ? word : Bits(ir::BinaryOp::kShiftRight, word, part * attrs_.bits);
+          right.push_back(Bound(Bits(ir::BinaryOp::kBitAnd, moved, each_byte), &all));
+        }
         auto left = [&](const Expr& row) {
           Expr k = (at * Expr(parts) + Expr(part)) * Expr(kBytes);
           Expr bytes = rounded_.Load({row, ir::RampExpr(k, Expr(1), kBytes)});
@@ -285,7 +308,7 @@ class BlockLoops : BlockForm {
         std::vector<Expr> right;
         for (const Expr& word : words) {
           const int64_t shift = byte * 8 + part * attrs_.bits;
-          right.push_back(Bound(Picked(word, shift, mask_, Float(32, kWidth)), &all));
+          right.push_back(Bound(Fraction(word, shift), &all));
         }
         auto left = [&](const Expr& row) {
           return in_[kX].Load({row, (at * Expr(parts) + Expr(part)) * Expr(kBytes) + Expr(byte)});
@@ -318,15 +341,16 @@ class BlockLoops : BlockForm {
     }
   }
 
-  // total += scale (sums - zero sum of x)
+  // total += scale (sums - zero sum of x); of floats, sums of fractions.
   void AddBlock(const Buffer& total, const Buffer& sums, const Expr& start, const Expr& first,
                 const Expr& block, ffi::Array<Stmt>* out) const {
     const int64_t rows = *ir::AsInt(total.shape()[0]), strips = *ir::AsInt(total.shape()[1]);
     std::vector<Expr> scales, zeros;
     for (int64_t strip = 0; strip < strips; ++strip) {
       const Expr at = first + Expr(strip);
-      scales.push_back(Bound(in_[kScales].Load({at, block, Lanes()}), out));
-      zeros.push_back(Bound(ZerosAt(at, block), out));
+      const Expr scale = in_[kScales].Load({at, block, Lanes()}), zero = ZerosAt(at, block);
+      scales.push_back(Bound(attrs_.bytes ? scale : ScaleOfFraction(scale), out));
+      zeros.push_back(Bound(attrs_.bytes ? zero : FractionOfZero(zero), out));
     }
     for (int64_t row = 0; row < rows; ++row) {
       ir::Var less("less", Float(32)), step("step", Float(32));

@@ -41,11 +41,19 @@ class BlockForm {
 
   // zeros[strip, block] of 16 columns.
   Expr ZerosAt(const Expr& strip, const Expr& block) const;
-  // The bits of each word that `mask` leaves after a shift, as another type.
-  static Expr Picked(Expr word, int64_t shift, int64_t mask, DLDataType type);
+  // 1 + code / 2 ** bits, for the code of each word that begins at bit `shift`: a float whose
+  // highest places after the point are the code takes no conversion.
+  Expr Fraction(const Expr& word, int64_t shift) const;
+  // What a fraction lies above that of a zero point counts so much.
+  Expr FractionOfZero(const Expr& zero) const;
+  Expr ScaleOfFraction(const Expr& scale) const;
+  static Expr Bits(ir::BinaryOp op, const Expr& word, int64_t with) {
+    return ir::Binary(op, word, Wide(I32(static_cast<int32_t>(with))));
+  }
   // Result 16 columns from a strip on, those that exist.
   Stmt Store(const Expr& row, const Expr& strip, const Expr& value) const;
   Expr Inside(const Expr& strip) const;  // null: all exist
+  static Expr HasManyRegisters();        // 32 of 16 floats
 
   static Stmt Each(const char* name, const Expr& extent,
                    const std::function<Stmt(const Expr&)>& body);
