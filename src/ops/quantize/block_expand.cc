@@ -71,7 +71,7 @@ class ExpandedLoops : BlockForm {
       }
       return Sequence(all);
     });
-    return Sequence({tir::Bind(scale, ScaleOfFraction(in_[kScales].Load({strip, block, Lanes()}))),
+    return Sequence({tir::Bind(scale, ScaleOfFraction(ScalesAt(strip, block))),
                      tir::Bind(zero, FractionOfZero(ZerosAt(strip, block))), words});
   }
 

@@ -61,6 +61,14 @@ Type InferBlockMatmul(TypeCtx& ctx, const BlockMatmul& a) {
   return ctx.Result(Dims{(*xs)[0], Expr(a.columns)}, x->dtype);
 }
 
+// The parts, of 16 codes and more, that a block is summed up in.
+int64_t PiecesOf(int64_t block) {
+  constexpr int64_t kLongest = 64;
+  int64_t count = (block + kLongest - 1) / kLongest;
+  while (block % (count * BlockForm::kWidth) != 0) ++count;
+  return count;
+}
+
 }  // namespace
 
 BlockForm::BlockForm(const BlockMatmul& a, const std::vector<Buffer>& inputs, const Buffer& out)
@@ -69,10 +77,14 @@ BlockForm::BlockForm(const BlockMatmul& a, const std::vector<Buffer>& inputs, co
       out_(out),
       rows_(inputs[kX].shape()[0]),
       strips_(*ir::AsInt(inputs[kWords].shape()[0])),
-      blocks_(*ir::AsInt(inputs[kScales].shape()[1])),
-      words_(*ir::AsInt(inputs[kWords].shape()[1]) / blocks_),
       codes_(kWordBits / a.bits),
-      mask_((int64_t{1} << a.bits) - 1) {}
+      mask_((int64_t{1} << a.bits) - 1) {
+  const int64_t words = *ir::AsInt(inputs[kWords].shape()[1]);
+  const int64_t blocks = *ir::AsInt(inputs[kScales].shape()[1]);
+  pieces_ = a.bytes ? 1 : PiecesOf(words / blocks * codes_);
+  blocks_ = blocks * pieces_;
+  words_ = words / blocks_;
+}
 
 Stmt BlockForm::Each(const char* name, const Expr& extent,
                      const std::function<Stmt(const Expr&)>& body) {
@@ -116,8 +128,13 @@ Stmt BlockForm::RowTiles(int64_t least,
                    tir::For(tile, Expr(0), count, tir::ForKind::kSerial, body)});
 }
 
+Expr BlockForm::ScalesAt(const Expr& strip, const Expr& block) const {
+  return in_[kScales].Load({strip, ir::FloorDiv(block, Expr(pieces_)), Lanes()});
+}
+
 Expr BlockForm::ZerosAt(const Expr& strip, const Expr& block) const {
-  if (in_.size() > kZeros) return in_[kZeros].Load({strip, block, Lanes()});
+  if (in_.size() > kZeros)
+    return in_[kZeros].Load({strip, ir::FloorDiv(block, Expr(pieces_)), Lanes()});
   return Wide(F32(static_cast<double>((mask_ + 1) / 2)));
 }
 
@@ -348,7 +365,7 @@ class BlockLoops : BlockForm {
     std::vector<Expr> scales, zeros;
     for (int64_t strip = 0; strip < strips; ++strip) {
       const Expr at = first + Expr(strip);
-      const Expr scale = in_[kScales].Load({at, block, Lanes()}), zero = ZerosAt(at, block);
+      const Expr scale = ScalesAt(at, block), zero = ZerosAt(at, block);
       scales.push_back(Bound(attrs_.bytes ? scale : ScaleOfFraction(scale), out));
       zeros.push_back(Bound(attrs_.bytes ? zero : FractionOfZero(zero), out));
     }

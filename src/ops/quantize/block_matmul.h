@@ -39,7 +39,8 @@ class BlockForm {
   Stmt RowTiles(int64_t least,
                 const std::function<Stmt(const Expr& start, int64_t rows)>& form) const;
 
-  // zeros[strip, block] of 16 columns.
+  // Scales and zeros of 16 columns.
+  Expr ScalesAt(const Expr& strip, const Expr& block) const;
   Expr ZerosAt(const Expr& strip, const Expr& block) const;
   // 1 + code / 2 ** bits, for the code of each word that begins at bit `shift`: a float whose
   // highest places after the point are the code takes no conversion.
@@ -70,10 +71,14 @@ class BlockForm {
   const std::vector<Buffer>& in_;
   Buffer out_;
   Expr rows_;
-  int64_t strips_, blocks_;
-  int64_t words_;  // of a block
+  int64_t strips_;
   int64_t codes_;  // of a word
   int64_t mask_;
+  // Of a block of the inputs.  Of floats a long one counts as several, whose sums leave little to
+  // cancel.
+  int64_t pieces_ = 1;
+  int64_t blocks_ = 1;
+  int64_t words_ = 1;  // of a block
 };
 
 // From here on the codes of a task are expanded to floats once, for all rows (block_expand.cc).

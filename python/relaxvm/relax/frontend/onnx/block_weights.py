@@ -28,6 +28,7 @@ class BlockWeight:
 
     codes: np.ndarray  # [n, k], from 0 to 2 ** bits - 1
     bits: int
+    block: int  # codes, the last block perhaps less
     scales: np.ndarray  # [n, blocks]
     zeros: np.ndarray | None = None  # [n, blocks]; None: 2 ** (bits - 1)
 
@@ -54,7 +55,7 @@ class StoredWeight:
         k, n = self.values.shape
         if self.axis == 1 and self.scales.size != 1:
             return None
-        block = self.block or k
+        block = self.block or -(-k // STRIP) * STRIP
         signed = self.values.dtype.kind == "i"
         codes = self.values.T.astype(np.int16) + ((1 << (self.bits - 1)) if signed else 0)
         grid = lambda x: np.broadcast_to(x, (-(-k // block), n)).T
@@ -62,7 +63,7 @@ class StoredWeight:
         if self.zeros is not None or not signed:
             stored = np.zeros((1, 1)) if self.zeros is None else self.zeros
             zeros = grid(stored.astype(np.float32) + ((1 << (self.bits - 1)) if signed else 0))
-        return BlockWeight(codes.astype(np.uint8), self.bits, grid(self.scales), zeros)
+        return BlockWeight(codes.astype(np.uint8), self.bits, block, grid(self.scales), zeros)
 
 
 def note(g: Graph, x: Any, scale: Any, zero: Any, axis: int, block: int, elem_type: int) -> None:
@@ -100,21 +101,21 @@ def product_of(g: Graph, x: Any, i: int, transposed: bool = False) -> Any | None
     if g.dtype(x) != np.dtype(stored.scales.dtype).name or not g.shape(x):
         return None
     weight = (stored.turned() if transposed else stored).as_right_side()
-    if weight is None or weight.codes.shape[1] % STRIP:
-        return None
-    return product(g, x, weight)
+    return None if weight is None else product(g, x, weight)
 
 
 def product(g: Graph, x: Any, weight: BlockWeight, rounds: bool = False) -> Any:
     """x times the transposed weight, in the type of `x`; `rounds`: each block of x is rounded to bytes first."""
     n, k = weight.codes.shape
-    dtype, shape = g.dtype(x), g.shape(x)
-    x = g.as_type(g.emit(op.reshape(x, [g.product(shape[:-1]), shape[-1]])), "float32")
-    if missing := k - shape[-1] if isinstance(shape[-1], int) else 0:
+    dtype, shape = g.dtype(x), [*g.shape(x)[:-1], k]
+    x = g.emit(op.reshape(g.checked(x, shape), [g.product(shape[:-1]), k]))
+    x, codes = g.as_type(x, "float32"), weight.codes
+    if missing := -k % weight.block:
         x = g.emit(op.nn.pad(x, pad_width=[0, 0, 0, missing], pad_value=0.0))
+        codes = np.pad(codes, [(0, 0), (0, missing)])
     grids = [weight.scales] if weight.zeros is None else [weight.scales, weight.zeros]
     words, *grids = (
-        _strips(_words(weight.codes, weight.bits)),
+        _strips(_words(codes, weight.bits)),
         *(_strips(grid.astype(np.float32)) for grid in grids),
     )
     y = op.rvm.block_matmul(

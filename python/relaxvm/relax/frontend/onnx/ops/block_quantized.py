@@ -40,11 +40,11 @@ def matmul_n_bits(
     if block_size < STRIP or block_size % STRIP:
         raise InvalidModel(f"block_size is a power of 2 from {STRIP} on, not {block_size}")
     blocks = -(-K // block_size)
-    codes = _unpacked(packed.reshape(N, -1), bits)[:, : blocks * block_size]
+    codes = _unpacked(packed.reshape(N, -1), bits)[:, :K]
     if zeros is not None and zeros.dtype == np.uint8:
         zeros = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks]
     grid = None if zeros is None else zeros.reshape(N, blocks)
-    weight = BlockWeight(codes, bits, scales.reshape(N, blocks), grid)
+    weight = BlockWeight(codes, bits, block_size, scales.reshape(N, blocks), grid)
     y = product(g, x, weight, rounds=accuracy_level == 4 and bits != 2)
     return y if bias is None else op.add(y, bias)
 
