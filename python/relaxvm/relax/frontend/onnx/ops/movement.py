@@ -334,12 +334,14 @@ def expand(g: Graph, x: Expr, shape: Dims) -> Expr:
 
 @onnx_op("Tile", since=6)
 def tile(g: Graph, x: Expr, repeats: Dims) -> Expr:
-    if not any(is_symbolic(r) for r in repeats):
-        return op.tile(x, repeats)
-    # [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r * a, s * b]
     shape = g.shape(x)
-    between = [d for pair in zip([1] * len(shape), shape) for d in pair]
-    repeated = [d for pair in zip(repeats, shape) for d in pair]
+    if not any(is_symbolic(r) or (r != 1 and is_symbolic(d)) for r, d in zip(repeats, shape)):
+        return op.tile(x, repeats)
+    # [a, b, c] -> [1, a, 1, b, c] -> [r, a, s, b, c] -> [r * a, s * b, c]: no division by a size that is not known.
+    between, repeated = [], []
+    for r, d in zip(repeats, shape):
+        between += [d] if r == 1 else [1, d]
+        repeated += [d] if r == 1 else [r, d]
     final = [g.scalars.mul(r, d) for r, d in zip(repeats, shape)]
     return op.reshape(op.broadcast_to(op.reshape(x, between), repeated), final)
 
