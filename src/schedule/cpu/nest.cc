@@ -19,6 +19,7 @@ using tir::SeqStmt;
 // Sums of no more vectors each are made a vector of sums at once: what adds up lanes would take as
 // long as what fills them.
 constexpr int64_t kShortVectors = 4;
+constexpr int64_t kFewLanes = 16;  // the fewest of a narrower register
 
 // A line of so many vectors is cut where the formula's choices change.
 constexpr int64_t kFramedVectors = 4;
@@ -70,7 +71,9 @@ class NestEmitter {
     const Choice choice = Choose();
     switch (choice.kind) {
       case AlongLanes::kNothing: return Scalar();
-      case AlongLanes::kSpatial: return AlongSpatial(choice.index);
+      case AlongLanes::kSpatial:
+        lanes_ = LanesAlong(stage_.spatial[choice.index]);
+        return AlongSpatial(choice.index);
       case AlongLanes::kReduce: return AlongReduce(choice.index);
     }
     RELAXVM_UNREACHABLE();
@@ -141,9 +144,18 @@ class NestEmitter {
         case Step::kScattered: score -= 4; break;
       }
     }
-    if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() * 2 < lanes_)
+    if (auto extent = ir::AsInt(axis.extent);
+        extent.has_value() && extent.value() * 2 < std::min(lanes_, kFewLanes))
       score -= 4;
     return score;
+  }
+
+  // A short axis takes the front of a register of small elements.
+  int64_t LanesAlong(const Axis& axis) const {
+    const auto extent = ir::AsInt(axis.extent);
+    int64_t lanes = lanes_;
+    while (extent.has_value() && lanes > kFewLanes && extent.value() <= lanes / 2) lanes /= 2;
+    return lanes;
   }
 
   Choice Choose() const {
