@@ -31,41 +31,82 @@ Type InferScan(TypeCtx& ctx, const Scan& a) {
   return ctx.Result(Dims{ctx.Simplify(ProductOf(*dims))}, dtype);
 }
 
-// Along an axis that is not the last: each row is the one before plus the next, so that rows run
-// along vectors.
-Stmt ScanRows(const Buffer& in, const Buffer& out, size_t axis, bool exclusive, bool product) {
-  const Dims& dims = in.shape();
-  DLDataType dtype = out.elem_dtype();
-  Dims outer(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis));
-  Dims inner(dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1, dims.end());
-  auto row = [&](const Indices& o) {
-    return LoopNest(
-        {dims[axis]},
-        [&](const Indices& k) {
-          auto at = [&](const Indices& j, const Expr& step) {
-            Indices all = o;
-            all.push_back(step);
-            for (const Expr& e : j) all.push_back(e);
-            return all;
-          };
-          const Expr before = k[0] - Expr(1);
-          auto first = [&](const Indices& j) -> Stmt {
-            Expr start =
-                exclusive ? Number(dtype, product ? 1 : 0) : ConvertTo(dtype, in.Load(at(j, k[0])));
-            return tir::BufferStore(out, start, at(j, k[0]));
-          };
-          auto next = [&](const Indices& j) -> Stmt {
-            Expr done = out.Load(at(j, before));
-            Expr value = ConvertTo(dtype, in.Load(at(j, exclusive ? before : k[0])));
-            return tir::BufferStore(out, product ? done * value : done + value, at(j, k[0]));
-          };
-          return Stmt(tir::IfThenElse(ir::Equal(k[0], Expr(0)), LoopNest(inner, first, "j"),
-                                      LoopNest(inner, next, "j")));
-        },
-        "k");
-  };
-  return LoopNest(outer, row, "o");
-}
+constexpr int64_t kLanes = 16;  // what is more than a register becomes several
+constexpr int64_t kColumns =
+    16;  // vectors of columns at once: of each row as much as is fetched well
+
+// Along an axis that is not the last: columns run along vectors, whose totals stay in registers.
+class ColumnScan {
+ public:
+  ColumnScan(const Buffer& in, const Buffer& out, size_t axis, bool exclusive, bool product)
+      : in_(in), out_(out), exclusive_(exclusive), product_(product), rows_(in.shape()[axis]) {
+    const Dims& dims = in.shape();
+    const auto at = dims.begin() + static_cast<std::ptrdiff_t>(axis);
+    lines_ = ProductOf(Dims(dims.begin(), at));
+    columns_ = ProductOf(Dims(at + 1, dims.end()));
+  }
+
+  Stmt Run() const {
+    const int64_t width = kColumns * kLanes;
+    const Expr whole = ir::FloorDiv(columns_, Expr(width)), done = whole * Expr(width);
+    const Expr vectors = ir::FloorDiv(columns_ - done, Expr(kLanes));
+    auto rest = [&](const Expr& line) {
+      const Expr after = done + vectors * Expr(kLanes);
+      return Sequence(
+          {Loop("vector", vectors,
+                [&](const Expr& v) { return Down(line, done + v * Expr(kLanes), 1, kLanes); }),
+           Loop("column", columns_ - after,
+                [&](const Expr& c) { return Down(line, after + c, 1, 1); })});
+    };
+    ir::Var task("task", Int(64));
+    const Expr tasks = whole + Expr(1), line = ir::FloorDiv(task, tasks);
+    const Expr block = ir::FloorMod(task, tasks);
+    return ParallelLines(
+        task, lines_ * tasks, rows_ * Expr(width),
+        tir::IfThenElse(ir::Less(block, whole), Down(line, block * Expr(width), kColumns, kLanes),
+                        rest(line)));
+  }
+
+ private:
+  static Stmt Loop(const char* name, const Expr& extent,
+                   const std::function<Stmt(const Expr&)>& body) {
+    ir::Var at(name, Int(64));
+    return tir::For(at, Expr(0), extent, tir::ForKind::kSerial, body(at));
+  }
+
+  // Columns from `first` on, down all rows.
+  Stmt Down(const Expr& line, const Expr& first, int64_t vectors, int64_t lanes) const {
+    const DLDataType dtype = out_.elem_dtype();
+    Buffer total("total", {Expr(vectors * lanes)}, dtype, "local");
+    auto each = [&](const std::function<Stmt(const Expr&)>& body) {
+      ffi::Array<Stmt> all;
+      for (int64_t v = 0; v < vectors; ++v) {
+        ir::Var lane("lane", Int(64));
+        all.push_back(tir::For(lane, Expr(0), Expr(lanes), tir::ForKind::kVectorized,
+                               body(Expr(v * lanes) + lane)));
+      }
+      return Sequence(all);
+    };
+    // Less than 0 by its sign alone: the first sum is the element itself.
+    const double start = product_ ? 1 : exclusive_ ? 0 : -0.0;
+    Stmt clear = each(
+        [&](const Expr& i) -> Stmt { return tir::BufferStore(total, Number(dtype, start), {i}); });
+    Stmt rows = Loop("row", rows_, [&](const Expr& row) {
+      return each([&](const Expr& i) -> Stmt {
+        const Expr at = (line * rows_ + row) * columns_ + first + i;
+        const Expr value = ConvertTo(dtype, in_.Load({at})), before = total.Load({i});
+        Stmt add = tir::BufferStore(total, product_ ? before * value : before + value, {i});
+        Stmt store = tir::BufferStore(out_, total.Load({i}), {at});
+        return exclusive_ ? Sequence({store, add}) : Sequence({add, store});
+      });
+    });
+    return Sequence({tir::AllocBuffer(total), clear, rows});
+  }
+
+  Buffer in_, out_;
+  bool exclusive_, product_;
+  Expr rows_, lines_, columns_;
+};
 
 // How running totals are combined and where they go.
 struct Line {
@@ -117,7 +158,7 @@ Stmt ScanBody(const Buffer& in, const Buffer& out, const Scan& a, bool product) 
   DLDataType wide = WideDtype(dtype);
   size_t axis = a.axis ? (*a.axis < 0 ? *a.axis + dims.size() : *a.axis) : 0;
   if (a.axis && axis + 1 < dims.size() && wide == dtype)
-    return ScanRows(in, out, axis, a.exclusive, product);
+    return ColumnScan(in, out, axis, a.exclusive, product).Run();
   Dims lines;
   for (size_t d = 0; a.axis && d < dims.size(); ++d) {
     if (d != axis) lines.push_back(dims[d]);
