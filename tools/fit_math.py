@@ -91,6 +91,8 @@ ROWS = [
     ("kSinTail32", _sin_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kCosTail32", _cos_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kSinhTail32", _sinh_tail, mp.mpf(0), mp.mpf(1), 4, "f"),
+    ("kAtanTail32", _atan_tail, mp.mpf(0), (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.0001"), 5, "f"),
+    ("kAsinTail32", _asin_tail, mp.mpf(0), mp.mpf("0.25"), 5, "f"),
     ("kLog2Ratio", _log2_ratio, mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 13, "d"),
     ("kPowerOfTwo", _power_of_two, mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, "d"),
     ("kAtanTail64", _atan_tail, mp.mpf(0), (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.0001"), 12, "d"),

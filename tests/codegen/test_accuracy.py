@@ -27,7 +27,7 @@ def accuracy() -> types.ModuleType:
 
 
 NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "softplus", "sin", "cos", "rsqrt", "pow"]
-NAMES += ["tan", "sinh", "cosh"]
+NAMES += ["tan", "sinh", "cosh", "asin", "acos", "atan"]
 
 
 # Functions have another form where registers are shorter.
@@ -52,6 +52,9 @@ SPECIAL = {
     "tan": ([np.inf, np.nan, 0], [np.nan, np.nan, 0]),
     "sinh": ([-np.inf, np.inf, np.nan, 0, 89.5], [-np.inf, np.inf, np.nan, 0, np.inf]),
     "cosh": ([-np.inf, np.inf, np.nan, 0, 89.5], [np.inf, np.inf, np.nan, 1, np.inf]),
+    "asin": ([1.5, -np.inf, np.nan, 0, 1, -1], [np.nan, np.nan, np.nan, 0, np.pi / 2, -np.pi / 2]),
+    "acos": ([1.5, -np.inf, np.nan, 0, 1, -1], [np.nan, np.nan, np.nan, np.pi / 2, 0, np.pi]),
+    "atan": ([np.inf, -np.inf, np.nan, 0], [np.pi / 2, -np.pi / 2, np.nan, 0]),
     "rsqrt": ([0, np.inf, np.nan, 4], [np.inf, 0, np.nan, 0.5]),
 }
 

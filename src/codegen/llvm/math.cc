@@ -195,6 +195,9 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
       case Intrin::kSinh: return math::SinhF(x).v;
       case Intrin::kCosh: return math::CoshF(x).v;
       case Intrin::kAtanh: return math::AtanhF(x).v;
+      case Intrin::kAsin: return math::AsinF(x).v;
+      case Intrin::kAcos: return math::AcosF(x).v;
+      case Intrin::kAtan: return math::AtanF(x).v;
       case Intrin::kPow: return math::PowF(x, {args[1], &floats}).v;
       case Intrin::kSin:
         if (traits.fma) return math::SinF(x).v;

@@ -236,6 +236,9 @@ Num TanF(Num x);
 Num SinhF(Num x);
 Num CoshF(Num x);
 Num AtanhF(Num x);
+Num AsinF(Num x);
+Num AcosF(Num x);
+Num AtanF(Num x);
 Num PowF(Num x, Num y);
 
 // x to the y by a few instructions, where y is a constant for which that is possible; else null.

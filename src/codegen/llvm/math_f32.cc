@@ -28,6 +28,10 @@ constexpr double kErfcScaled32[] = {-0.000837975439, 0.00681114013, 0.0037323717
 constexpr double kSinhTail32[] = {2.80628026e-6, 0.000198381020, 0.00833333968, 0.166666666};
 constexpr double kSinTail32[] = {-0.000195825242, 0.00833272317, -0.166666645};
 constexpr double kCosTail32[] = {2.45425640e-5, -0.00138882779, 0.0416666645};
+constexpr double kAtanTail32[] = {-0.0645171887, 0.107436683, -0.142639498, 0.199995403,
+                                  -0.333333318};
+constexpr double kAsinTail32[] = {0.0380850236, 0.0265545422, 0.0450013801, 0.0749885507,
+                                  0.166666724};
 // gelu: below.
 constexpr double kGeluTail32[] = {
     -0.0001572671945, -0.0003108656132, 0.0006843447689, 0.002523297914, -0.001600961006,
@@ -283,6 +287,57 @@ Num SinhF(Num x) {
 Num CoshF(Num x) {
   Num e = HalfOfExp(x);
   return e + 0.25 / e;
+}
+
+namespace {
+
+// pi as a float, and what it lacks.
+constexpr double kPiHigh = 3.1415927410125732, kPiRest = -8.7422780126189545e-8;
+
+// `times` pi/2, less `angle`.
+Num HalfTurnsLess(double times, Num angle) {
+  return kPiHigh * 0.5 * times - (angle - kPiRest * 0.5 * times);
+}
+
+// asin of a in [0, 1] up to 1/2, half the angle to pi/2 above.
+struct HalfAngle {
+  Mask upper;
+  Num angle;
+};
+HalfAngle AsinOrHalfOfRest(Num a) {
+  Mask upper = a > 0.5;
+  Num root = Sqrt(Select(upper, (1.0 - a) * 0.5, 0.25));
+  Num s = Select(upper, root, a), z = s * s;
+  return {upper, Fma(s * z, Horner(z, kAsinTail32), s)};
+}
+
+}  // namespace
+
+// Above 1/2: asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2)).  Above 1 the root is a NaN.
+Num AsinF(Num x) {
+  HalfAngle half = AsinOrHalfOfRest(Abs(x));
+  Num rest = HalfTurnsLess(1, half.angle * 2.0);
+  return WithSign(Select(half.upper, rest, half.angle), x);
+}
+
+Num AcosF(Num x) {
+  HalfAngle half = AsinOrHalfOfRest(Abs(x));
+  Num twice = half.angle * 2.0;
+  Num outer = Select(x < 0.0, HalfTurnsLess(2, twice), twice);
+  return Select(half.upper, outer, HalfTurnsLess(1, WithSign(half.angle, x)));
+}
+
+// Around tan(0), tan(pi/4) and tan(pi/2), with one division.
+Num AtanF(Num x) {
+  Num a = Abs(x);
+  Mask middle = a > 0.41421356237309503, steep = a > 2.4142135623730950;  // tan(pi/8), tan(3 pi/8)
+  Num above = Select(steep, -1.0, Select(middle, a - 1.0, a));
+  Num below = Select(steep, a, Select(middle, a + 1.0, Of(*x.c, 1.0)));
+  Num r = above / below, z = r * r;
+  Num angle = Fma(r * z, Horner(z, kAtanTail32), r);
+  Num rest = Select(steep, kPiRest * 0.5, Of(*x.c, kPiRest * 0.25));
+  Num turned = Select(steep, kPiHigh * 0.5, Of(*x.c, kPiHigh * 0.25)) + (angle + rest);
+  return WithSign(Select(middle, turned, angle), x);
 }
 
 Num AtanhF(Num x) {
