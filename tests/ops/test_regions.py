@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of images whose channels stand last: all channels of a cell at once give what each gives by itself."""
+"""Regions of images: many channels of a cell at once, wherever they stand, give what each gives by itself."""
 
 from __future__ import annotations
 
@@ -48,10 +48,32 @@ def test_channels_last_give_the_same(channels, mode, samples, aligned):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("samples", [2, 6])  # few: planes are read where they lie
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_planes_give_the_same_as_channels_one_by_one(mode, samples, dtype):
+    x = RNG.standard_normal((2, 37, 40, 30)).astype(dtype)
+    rows = ROWS.astype(dtype)
+    attrs = {"mode": mode, "sample_ratio": samples}
+    some = [0, 15, 16, 36]
+    ones = [run(np.ascontiguousarray(x[:, c : c + 1]), rows, **attrs) for c in some]
+    for num_threads in (1, 2):
+        got = run(x, rows, num_threads, **attrs)
+        np.testing.assert_array_equal(got[:, some], np.concatenate(ones, 1))
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(
+        run(last, rows, layout="NHWC", **attrs).transpose(0, 3, 1, 2), got
+    )
+
+
 @pytest.mark.parametrize("shape", [(2, 0, 9, 16), (2, 8, 9, 0), (0, 8, 9, 16)])
 def test_nothing_is_read_of_empty_images(shape):
-    got = run(np.zeros(shape, "float32"), ROWS, layout="NHWC")
+    x = np.zeros(shape, "float32")
+    got = run(x, ROWS, layout="NHWC")
     assert got.shape == (5, 3, 2, shape[3])
+    assert not got.any()
+    got = run(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), ROWS)
+    assert got.shape == (5, shape[3], 3, 2)
     assert not got.any()
 
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // vision.roi_align and vision.roi_pool: regions of images, each reduced to the same small size.
 // A region is a row (image, x1, y1, x2, y2).
+#include <functional>
+#include <vector>
+
 #include "ops/layout_rule.h"
 #include "ops/loops.h"
 
@@ -58,27 +61,9 @@ class RoiBody {
         rois_(rois),
         out_(out),
         real_(WideDtype(data.elem_dtype())) {}
-  virtual ~RoiBody() = default;
-
-  Stmt Run() {
-    if (last_ && SharesPlaces()) {
-      const Dims cells{out_.shape()[0], out_.shape()[1], out_.shape()[2]};
-      return ParallelNest(cells, out_.shape()[3], [&](const Indices& i) { return Channels(i); });
-    }
-    return ParallelNest(out_.shape(), Expr(kWorkOfElement), [&](const Indices& i) {
-      return Element(last_ ? Indices{i[0], i[3], i[1], i[2]} : i);
-    });
-  }
 
  protected:
   static constexpr int64_t kWorkOfElement = 16;
-
-  // Can all channels of a cell be computed together, side by side in memory?
-  virtual bool SharesPlaces() const { return false; }
-  // The cell at `i` (region, row, column), all channels.
-  virtual Stmt Channels(const Indices&) { return Stmt(); }
-  // The cell at `i`: region, channel, row, column.
-  virtual Stmt Element(const Indices& i) = 0;
 
   // `i` (image or region, channel, row, column) in the order of data and result.
   Indices Placed(const Indices& i) const { return last_ ? Indices{i[0], i[2], i[3], i[1]} : i; }
@@ -100,6 +85,7 @@ class RoiBody {
   }
   // Nothing can be read.
   Expr IsEmpty() const { return ir::Equal(data_.shape()[0] * height() * width(), Expr(0)); }
+  Expr channels() const { return data_.shape()[last_ ? 3 : 1]; }
   Expr height() const { return data_.shape()[last_ ? 1 : 2]; }
   Expr width() const { return data_.shape()[last_ ? 2 : 3]; }
 
@@ -109,12 +95,30 @@ class RoiBody {
   DLDataType real_;
 };
 
-// The mean (or greatest) of interpolated samples in each cell.
+// The mean (or greatest) of interpolated samples in each cell.  The place of a sample is found once
+// for many channels.
 class AlignBody : public RoiBody {
  public:
   using RoiBody::RoiBody;
 
- protected:
+  Stmt Run() {
+    if (last_) return AllChannels(data_);
+    const Buffer turned("turned", {data_.shape()[0], height(), width(), channels()},
+                        data_.elem_dtype());
+    const Stmt all = Sequence({tir::AllocBuffer(turned), Turn(turned), AllChannels(turned)});
+    const int64_t samples = a_.sample_ratio > 0 ? a_.sample_ratio * a_.sample_ratio : kFewSamples;
+    const Expr reads =
+        rois_.shape()[0] * Expr(a_.pooled_size[0] * a_.pooled_size[1]) * Expr(samples);
+    const Expr places = data_.shape()[0] * height() * width();
+    return tir::IfThenElse(ir::GreaterEqual(reads * Expr(kReadsOfMove), places), all,
+                           SomeChannels());
+  }
+
+ private:
+  static constexpr int64_t kReadsOfMove = 3;  // elements moved while one sample is read, by planes
+  static constexpr int64_t kFewSamples = 4;   // of a cell that has as many as it needs
+  static constexpr int64_t kBlock = 16;       // channels, and columns, that are read together
+
   struct Axis {
     ir::Var begin, cell, count;
     Stmt bind;
@@ -179,18 +183,6 @@ class AlignBody : public RoiBody {
   Expr IsOutside(const Samples& s) const {
     return ir::Or(IsEmpty(), ir::Or(Outside(s.row, height()), Outside(s.column, width())));
   }
-  // Of a sample that is not outside.
-  Expr Value(const Samples& s, const Expr& channel) const {
-    auto part = [&](const Expr& at_row, const Expr& at_column, const Expr& weight) {
-      return Real(data_.Load(Placed({s.image, channel, at_row, at_column}))) * weight;
-    };
-    Expr up = Real(1) - s.v.share, left = Real(1) - s.h.share;
-    std::vector<Expr> parts{
-        part(s.v.low, s.h.low, up * left), part(s.v.low, s.h.high, up * s.h.share),
-        part(s.v.high, s.h.low, s.v.share * left), part(s.v.high, s.h.high, s.v.share * s.h.share)};
-    return IsAverage() ? parts[0] + parts[1] + parts[2] + parts[3]
-                       : ir::Max(ir::Max(parts[0], parts[1]), ir::Max(parts[2], parts[3]));
-  }
   Expr With(const Expr& total, const Expr& value) const {
     return IsAverage() ? total + value : ir::Max(total, value);
   }
@@ -208,32 +200,132 @@ class AlignBody : public RoiBody {
   }
   bool IsAverage() const { return a_.mode == "avg"; }
 
-  Stmt Element(const Indices& i) override {
-    const Samples s = SamplesOf(i[0]);
-    Cell total("total", real_);
-    Expr value = ir::IfThenElse(IsOutside(s), Real(0), Value(s, i[1]));
-    return Sequence({s.y.bind, s.x.bind, tir::Bind(s.image, Image(i[0])), total.Alloc(),
-                     total.Set(First()), Each(s, i[2], i[3], total.Set(With(total.Get(), value))),
-                     Store(i, Finished(s, total.Get()))});
+  // Where samples are read: data, or a copy of it whose channels stand last.
+  struct Images {
+    Buffer buffer;
+    bool last;  // channels
+
+    Expr Load(const Expr& image, const Expr& channel, const Expr& row, const Expr& column) const {
+      return buffer.Load(last ? Indices{image, row, column, channel}
+                              : Indices{image, channel, row, column});
+    }
+  };
+
+  // Channels of a cell that are computed together, and where their totals stand.
+  struct Channels {
+    Expr first, count;
+    Buffer totals;
+    std::function<Indices(const Expr& c)> at;  // channel first + c
+
+    Stmt Each(const std::function<Expr(const Expr& total, const Expr& c)>& next) const {
+      return VectorNest({count}, [&](const Indices& c) {
+        return tir::BufferStore(totals, next(totals.Load(at(c[0])), c[0]), at(c[0]));
+      });
+    }
+  };
+
+  // Adds a sample that is not outside.
+  Stmt AddSample(const Samples& s, const Images& images, const Channels& channels) const {
+    const Expr up = Real(1) - s.v.share, left = Real(1) - s.h.share;
+    const Expr weights[] = {up * left, up * s.h.share, s.v.share * left, s.v.share * s.h.share};
+    ffi::Array<Stmt> all;
+    std::vector<ir::Var> bound;
+    for (const Expr& weight : weights) {
+      bound.emplace_back("weight", real_);
+      all.push_back(tir::Bind(bound.back(), weight));
+    }
+    all.push_back(channels.Each([&](const Expr& total, const Expr& c) {
+      auto part = [&](const Expr& row, const Expr& column, size_t k) {
+        return Real(images.Load(s.image, channels.first + c, row, column)) * Expr(bound[k]);
+      };
+      const Expr parts[] = {part(s.v.low, s.h.low, 0), part(s.v.low, s.h.high, 1),
+                            part(s.v.high, s.h.low, 2), part(s.v.high, s.h.high, 3)};
+      return With(total, IsAverage()
+                             ? parts[0] + parts[1] + parts[2] + parts[3]
+                             : ir::Max(ir::Max(parts[0], parts[1]), ir::Max(parts[2], parts[3])));
+    }));
+    return Sequence(all);
   }
 
-  // Sums stand in the result.
-  bool SharesPlaces() const override { return out_.elem_dtype() == real_; }
-  Stmt Channels(const Indices& i) override {
-    const Samples s = SamplesOf(i[0]);
-    auto channels = [&](const std::function<Expr(const Expr& total, const Expr& channel)>& next) {
-      return VectorNest({out_.shape()[3]}, [&](const Indices& c) {
-        const Indices at{i[0], i[1], i[2], c[0]};
-        return tir::BufferStore(out_, next(out_.Load(at), c[0]), at);
-      });
-    };
-    Stmt inside =
-        channels([&](const Expr& total, const Expr& c) { return With(total, Value(s, c)); });
-    Stmt outside = channels([&](const Expr& total, const Expr&) { return With(total, Real(0)); });
-    return Sequence({s.y.bind, s.x.bind, tir::Bind(s.image, Image(i[0])),
-                     channels([&](const Expr&, const Expr&) { return First(); }),
-                     Each(s, i[1], i[2], tir::IfThenElse(IsOutside(s), outside, inside)),
-                     channels([&](const Expr& total, const Expr&) { return Finished(s, total); })});
+  // The totals of the cell in row `i` and column `j`.
+  Stmt Totals(const Samples& s, const Expr& i, const Expr& j, const Images& images,
+              const Channels& channels) const {
+    const Stmt outside =
+        channels.Each([&](const Expr& total, const Expr&) { return With(total, Real(0)); });
+    const Stmt sample = tir::IfThenElse(IsOutside(s), outside, AddSample(s, images, channels));
+    return Sequence(
+        {channels.Each([&](const Expr&, const Expr&) { return First(); }), Each(s, i, j, sample),
+         channels.Each([&](const Expr& total, const Expr&) { return Finished(s, total); })});
+  }
+
+  // A row of cells, `count` channels (of at most `room`) from `first` on.
+  Stmt RowOfCells(const Expr& r, const Expr& i, const Images& images, const Expr& first,
+                  const Expr& count, const Expr& room) const {
+    const Samples s = SamplesOf(r);
+    const ir::Var j("j", Int(64));
+    const Buffer totals("totals", {room}, real_);
+    ffi::Array<Stmt> row{s.y.bind, s.x.bind, tir::Bind(s.image, Image(r))}, cell;
+    if (last_ && out_.elem_dtype() == real_) {
+      const Channels channels{first, count, out_,
+                              [&](const Expr& c) { return Indices{r, i, j, first + c}; }};
+      cell.push_back(Totals(s, i, j, images, channels));
+    } else {
+      const Channels channels{first, count, totals, [](const Expr& c) { return Indices{c}; }};
+      row.push_back(tir::AllocBuffer(totals));
+      cell.push_back(Totals(s, i, j, images, channels));
+      cell.push_back(LoopNest({count}, [&](const Indices& c) {
+        return Store({r, first + c[0], i, j}, totals.Load({c[0]}));
+      }));
+    }
+    row.push_back(
+        tir::For(j, Expr(0), Expr(a_.pooled_size[1]), tir::ForKind::kSerial, Sequence(cell)));
+    return Sequence(row);
+  }
+
+  // Channels stand last: all of a cell at once.
+  Stmt AllChannels(const Buffer& images) const {
+    const Expr work = Expr(a_.pooled_size[1]) * (channels() + Expr(kFewSamples * kWorkOfElement));
+    return ParallelNest({rois_.shape()[0], Expr(a_.pooled_size[0])}, work, [&](const Indices& i) {
+      return RowOfCells(i[0], i[1], {images, true}, Expr(0), channels(), channels());
+    });
+  }
+
+  // Each channel is a plane: some planes at once, so that the parts that are read stay in the
+  // cache.
+  Stmt SomeChannels() const {
+    const Expr room(kBlock), work(a_.pooled_size[1] * kBlock * kWorkOfElement);
+    const Dims lines{rois_.shape()[0], ir::CeilDiv(channels(), room), Expr(a_.pooled_size[0])};
+    return ParallelNest(lines, work, [&](const Indices& i) {
+      const ir::Var first("first", Int(64)), count("count", Int(64));
+      return Sequence({tir::Bind(first, i[1] * room),
+                       tir::Bind(count, ir::Min(channels() - Expr(first), room)),
+                       RowOfCells(i[0], i[2], {data_, false}, first, count, room)});
+    });
+  }
+
+  // Copies data into `turned`, channels last.
+  Stmt Turn(const Buffer& turned) const {
+    const Dims lines{data_.shape()[0], height()};
+    return ParallelNest(lines, width() * channels(), [&](const Indices& i) {
+      const Dims blocks{ir::CeilDiv(channels(), Expr(kBlock)), ir::CeilDiv(width(), Expr(kBlock))};
+      return LoopNest(
+          blocks,
+          [&](const Indices& b) {
+            auto left = [&](const Expr& extent, const Expr& block) {
+              return ir::Min(extent - block * Expr(kBlock), Expr(kBlock));
+            };
+            return LoopNest(
+                {left(width(), b[1]), left(channels(), b[0])},
+                [&](const Indices& k) {
+                  const Expr column = b[1] * Expr(kBlock) + k[0],
+                             channel = b[0] * Expr(kBlock) + k[1];
+                  return tir::BufferStore(turned, data_.Load({i[0], channel, i[1], column}),
+                                          {i[0], i[1], column, channel});
+                },
+                "k");
+          },
+          "b");
+    });
   }
 };
 
@@ -242,7 +334,12 @@ class PoolBody : public RoiBody {
  public:
   using RoiBody::RoiBody;
 
- protected:
+  Stmt Run() {
+    return ParallelNest(out_.shape(), Expr(kWorkOfElement),
+                        [&](const Indices& i) { return Element(i); });
+  }
+
+ private:
   struct Range {
     Expr begin, end;
   };
@@ -261,7 +358,7 @@ class PoolBody : public RoiBody {
     return {bounded(low), bounded(high)};
   }
 
-  Stmt Element(const Indices& i) override {
+  Stmt Element(const Indices& i) const {
     Range rows = CellOf(i[0], 2, 4, a_.pooled_size[0], i[2], height());
     Range columns = CellOf(i[0], 1, 3, a_.pooled_size[1], i[3], width());
     Cell greatest("greatest", real_);
