@@ -157,3 +157,23 @@ def test_unique_in_order_of_appearance_with_one_nan() -> None:
     data = np.array([2, np.nan, 1, 2, np.nan, -0.0, 0.0], "float32")
     got = run_main([x], op.unique(x, False), data)
     np.testing.assert_array_equal(got, np.array([2, np.nan, 1, 0], "float32"))
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64", "uint64"])
+def test_unique_of_far_apart_elements_follows_numpy(sort: bool, dtype: str) -> None:
+    find = relaxvm.get_global_func("relax.run.unique")
+    bits = np.dtype(dtype).itemsize * 8
+    for count in (0, 1, 3000):
+        rng = np.random.default_rng(count)
+        data = rng.integers(0, 2**bits, max(count // 2, 1), dtype="uint64")
+        data = rng.choice(data, count).astype(f"uint{bits}").view(dtype)
+        data = np.nan_to_num(data) if dtype[0] == "f" else data
+        got = [t.numpy() for t in find(relaxvm.runtime.tensor(data), sort, True, True, True)]
+        values, first, inverse, counts = np.unique(
+            data, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.arange(len(values)) if sort else np.argsort(first)
+        want = [values[order], first[order], np.argsort(order)[inverse], counts[order]]
+        for mine, theirs in zip(got, want, strict=True):
+            np.testing.assert_array_equal(mine, theirs)

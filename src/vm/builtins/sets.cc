@@ -7,6 +7,7 @@
 
 #include "support/dtype.h"
 #include "vm/builtins/builtins.h"
+#include "vm/builtins/sort_by_key.h"
 #include "vm/virtual_machine.h"
 
 namespace relaxvm::vm::builtins {
@@ -134,8 +135,39 @@ struct Slices {
   }
 };
 
-// Which slices are equal: for each group its slices, ascending.
-std::vector<std::vector<int64_t>> GroupEqual(const Elements& x, const Slices& slices) {
+// Slices that are equal lie side by side in `order`, ascending; `begin` has where each group
+// begins, and the end.
+struct Groups {
+  std::vector<int64_t> order, begin;
+
+  size_t size() const { return begin.size() - 1; }
+  int64_t First(size_t g) const { return order[static_cast<size_t>(begin[g])]; }
+};
+
+template <typename Differ>
+void Divide(Groups* groups, const Differ& differ) {
+  const auto count = static_cast<int64_t>(groups->order.size());
+  for (int64_t n = 0; n < count; ++n) {
+    if (n == 0 || differ(n - 1, n)) groups->begin.push_back(n);
+  }
+  groups->begin.push_back(count);
+}
+
+Groups GroupElements(const Elements& x) {
+  std::vector<Keyed> keyed(static_cast<size_t>(x.count));
+  for (int64_t i = 0; i < x.count; ++i) keyed[static_cast<size_t>(i)] = {OrderKey(x, i), i};
+  SortByKey(&keyed);
+  Groups groups;
+  groups.order.reserve(keyed.size());
+  for (const Keyed& k : keyed) groups.order.push_back(k.index);
+  Divide(&groups, [&](int64_t a, int64_t b) {
+    return keyed[static_cast<size_t>(a)].key != keyed[static_cast<size_t>(b)].key;
+  });
+  return groups;
+}
+
+// Slices are compared element by element.
+Groups GroupSlices(const Elements& x, const Slices& slices) {
   auto compare = [&](int64_t a, int64_t b) {
     for (int64_t e = 0; e < slices.size; ++e) {
       uint64_t ka = OrderKey(x, slices.Offset(a, e));
@@ -144,16 +176,30 @@ std::vector<std::vector<int64_t>> GroupEqual(const Elements& x, const Slices& sl
     }
     return 0;
   };
-  std::vector<int64_t> order(static_cast<size_t>(slices.count));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(),
+  Groups groups;
+  groups.order.resize(static_cast<size_t>(slices.count));
+  std::iota(groups.order.begin(), groups.order.end(), int64_t{0});
+  std::stable_sort(groups.order.begin(), groups.order.end(),
                    [&](int64_t a, int64_t b) { return compare(a, b) < 0; });
-  std::vector<std::vector<int64_t>> groups;
-  for (int64_t s : order) {
-    if (groups.empty() || compare(groups.back().front(), s) != 0) groups.emplace_back();
-    groups.back().push_back(s);
-  }
+  Divide(&groups, [&](int64_t a, int64_t b) {
+    return compare(groups.order[static_cast<size_t>(a)], groups.order[static_cast<size_t>(b)]) != 0;
+  });
   return groups;
+}
+
+// The numbers of the groups in the order of results: ascending, or as they appear.
+std::vector<size_t> OrderOf(const Groups& groups, bool sorted) {
+  std::vector<size_t> order(groups.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (sorted) return order;
+  std::vector<size_t> group_of(groups.order.size(),
+                               groups.size());  // of slices that are a first one
+  for (size_t g : order) group_of[static_cast<size_t>(groups.First(g))] = g;
+  size_t n = 0;
+  for (size_t g : group_of) {
+    if (g < groups.size()) order[n++] = g;
+  }
+  return order;
 }
 
 }  // namespace
@@ -198,26 +244,29 @@ void Unique(Args args, ffi::Any* result) {
         std::accumulate(x.shape.begin() + axis + 1, x.shape.end(), int64_t{1}, std::multiplies<>());
     slices.size = slices.count == 0 ? 0 : x.count / slices.count;
   }
-  std::vector<std::vector<int64_t>> groups = GroupEqual(x, slices);
-  if (args.Int(1) == 0) {  // in order of appearance
-    std::sort(groups.begin(), groups.end(),
-              [](const auto& a, const auto& b) { return a.front() < b.front(); });
-  }
-  shape[static_cast<size_t>(by_axis ? axis : 0)] = static_cast<int64_t>(groups.size());
+  const Groups groups = by_axis ? GroupSlices(x, slices) : GroupElements(x);
+  const std::vector<size_t> order = OrderOf(groups, args.Int(1) != 0);
+  const auto count = static_cast<int64_t>(groups.size());
+  shape[static_cast<size_t>(by_axis ? axis : 0)] = count;
   ffi::Tensor values =
       runtime::EmptyHostTensor(ffi::ShapeView(shape.data(), shape.size()), x.dtype);
-  Slices kept{static_cast<int64_t>(groups.size()), slices.size, slices.inner};
-  std::vector<int64_t> index, counts, inverse(static_cast<size_t>(slices.count));
-  for (size_t g = 0; g < groups.size(); ++g) {
-    for (int64_t e = 0; e < slices.size; ++e) {
-      auto to = static_cast<size_t>(kept.Offset(static_cast<int64_t>(g), e));
-      auto from = static_cast<size_t>(slices.Offset(groups[g].front(), e));
+  const Slices kept{count, slices.size, slices.inner};
+  const size_t run = static_cast<size_t>(slices.inner) * x.width;
+  std::vector<int64_t> index(order.size()), counts(order.size()),
+      inverse(static_cast<size_t>(slices.count));
+  for (size_t n = 0; n < order.size(); ++n) {
+    const size_t g = order[n];
+    index[n] = groups.First(g);
+    counts[n] = groups.begin[g + 1] - groups.begin[g];
+    for (int64_t e = 0; e < slices.size; e += slices.inner) {
+      auto to = static_cast<size_t>(kept.Offset(static_cast<int64_t>(n), e));
+      auto from = static_cast<size_t>(slices.Offset(index[n], e));
       std::memcpy(static_cast<char*>(values.data_ptr()) + to * x.width, x.data + from * x.width,
-                  x.width);
+                  run);
     }
-    index.push_back(groups[g].front());
-    counts.push_back(static_cast<int64_t>(groups[g].size()));
-    for (int64_t s : groups[g]) inverse[static_cast<size_t>(s)] = static_cast<int64_t>(g);
+    for (int64_t at = groups.begin[g]; at < groups.begin[g + 1]; ++at) {
+      inverse[static_cast<size_t>(groups.order[static_cast<size_t>(at)])] = static_cast<int64_t>(n);
+    }
   }
   values = Beside(x, std::move(values));
   ffi::Array<ffi::Any> results{values};
