@@ -64,6 +64,27 @@ def test_boxes_without_a_finite_place_leave_the_others_as_they_are() -> None:
     np.testing.assert_array_equal(got[got >= 10] - 10, want)
 
 
+@pytest.mark.parametrize("count", [1, 40])  # of boxes that are far away: one by one, and blocks
+def test_a_threshold_is_not_rounded_before_overlaps_are_compared(count: int) -> None:
+    third = float(np.float32(1 / 3))  # lies above 1 / 3
+    far = 100 + 10 * np.arange(count)[:, None] + np.array([0, 0, 1, 1])
+    boxes = np.concatenate([far, [[0, 0, 2, 1], [1, 0, 3, 1]]]).astype("float32")
+    scores = np.arange(count + 2, 0, -1).astype("float32")
+    for threshold, kept in [(1 / 3, 1), (third, 2), (0.3, 1), (0.4, 2), (1e300, 2)]:
+        args = (relaxvm.runtime.tensor(v) for v in (boxes[None], scores[None, None]))
+        assert len(CHOOSE(*args, 100, threshold, 0).numpy()) == count + kept
+
+
+def test_boxes_stand_by_falling_score_and_equal_ones_as_they_came() -> None:
+    scores = np.float32([0, -0.0, -1, np.nan, -np.inf, 2, 0, np.inf, -2])
+    boxes = 10 * np.arange(len(scores))[:, None] + np.array([0, 0, 1, 1])
+    args = [relaxvm.runtime.tensor(v) for v in (boxes[None].astype("float32"), scores[None, None])]
+    order = [7, 5, 0, 1, 6, 2, 8, 4]
+    assert list(CHOOSE(*args, 100, 0.5, 0).numpy()[:, 2]) == order
+    for least, count in [(-1.5, 6), (-1.0, 5), (-np.inf, 7), (1e300, 1), (np.inf, 0), (np.nan, 0)]:
+        assert list(CHOOSE(*args, 100, 0.5, 0, least).numpy()[:, 2]) == order[:count]
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int16", "float16", "float32", "int64", "float64"])
 def test_places_of_elements_that_are_not_zero(dtype: str) -> None:
     find = relaxvm.get_global_func("relax.run.nonzero")

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes chosen by score: how many are left depends on the data.
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <optional>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "support/dtype.h"
 #include "vm/builtins/builtins.h"
+#include "vm/builtins/sort_by_key.h"
 
 namespace relaxvm::vm::builtins {
 namespace ffi = tvm::ffi;
@@ -26,28 +28,30 @@ Box BoxOf(const float* p, bool centre) {
   return {std::min(p[0], p[2]), std::min(p[1], p[3]), std::max(p[0], p[2]), std::max(p[1], p[3])};
 }
 
-// Chosen boxes, corner by corner, so that vectors ask many of them at once.
+// Chosen boxes, corner by corner, so that vectors ask many of them at once: blocks of them, the
+// last one filled up with boxes that touch none.
 class Kept {
  public:
   void Add(const Box& box) {
-    top_.push_back(box.top);
-    left_.push_back(box.left);
-    bottom_.push_back(box.bottom);
-    right_.push_back(box.right);
-    area_.push_back(box.Area());
+    if (size_ == area_.size()) {
+      const float inf = std::numeric_limits<float>::infinity();
+      for (std::vector<float>* begin : {&top_, &left_}) begin->resize(size_ + kBlock, inf);
+      for (std::vector<float>* end : {&bottom_, &right_}) end->resize(size_ + kBlock, -inf);
+      area_.resize(size_ + kBlock);
+    }
+    top_[size_] = box.top;
+    left_[size_] = box.left;
+    bottom_[size_] = box.bottom;
+    right_[size_] = box.right;
+    area_[size_] = box.Area();
+    ++size_;
   }
 
-  bool Overlap(const Box& box, double threshold) const {
+  // Does `box` share more than `threshold` of the joint area with one?
+  bool Overlap(const Box& box, float threshold) const {
     const float area = box.Area();
-    size_t i = 0;
-    for (; i + kBlock <= area_.size(); i += kBlock) {
-      if (!AnyTouches(box, i)) continue;
-      for (size_t k = i; k < i + kBlock; ++k) {
-        if (Overlaps(box, area, k, threshold)) return true;
-      }
-    }
-    for (; i < area_.size(); ++i) {
-      if (Overlaps(box, area, i, threshold)) return true;
+    for (size_t i = 0; i < size_; i += kBlock) {
+      if (AnyTouches(box, i) && AnyOverlaps(box, area, i, threshold)) return true;
     }
     return false;
   }
@@ -55,6 +59,7 @@ class Kept {
  private:
   static constexpr size_t kBlock = 16;
 
+  // Blocks are asked without a branch, so that vectors compute the answers.
   bool AnyTouches(const Box& box, size_t from) const {
     const float *top = &top_[from], *left = &left_[from], *bottom = &bottom_[from],
                 *right = &right_[from];
@@ -66,14 +71,26 @@ class Kept {
     return any != 0;
   }
 
-  bool Overlaps(const Box& a, float area, size_t k, double threshold) const {
-    const float height = std::min(a.bottom, bottom_[k]) - std::max(a.top, top_[k]);
-    const float width = std::min(a.right, right_[k]) - std::max(a.left, left_[k]);
-    if (height <= 0 || width <= 0) return false;
-    const float shared = height * width, all = area + area_[k] - shared;
-    return all > 0 && static_cast<double>(shared / all) > threshold;
+  bool AnyOverlaps(const Box& box, float area, size_t from, float threshold) const {
+    const float *top = &top_[from], *left = &left_[from], *bottom = &bottom_[from],
+                *right = &right_[from], *areas = &area_[from];
+    int any = 0;
+    for (size_t k = 0; k < kBlock; ++k) {
+      any |= Overlaps(box, area, {top[k], left[k], bottom[k], right[k]}, areas[k], threshold);
+    }
+    return any != 0;
   }
 
+  // A NaN is no overlap.
+  static int Overlaps(const Box& a, float area, const Box& b, float b_area, float threshold) {
+    const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
+    const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
+    const float shared = height * width, all = area + b_area - shared;
+    return static_cast<int>(height > 0) & static_cast<int>(width > 0) & static_cast<int>(all > 0) &
+           static_cast<int>(shared / all > threshold);
+  }
+
+  size_t size_ = 0;
   std::vector<float> top_, left_, bottom_, right_, area_;
 };
 
@@ -101,7 +118,7 @@ class Shelves {
     ++size_;
   }
 
-  bool Overlap(const Box& box, double threshold) const {
+  bool Overlap(const Box& box, float threshold) const {
     const size_t own = ShelfOf(box), end = std::min(own + 2, shelves_.size());
     for (size_t i = own > 0 ? own - 1 : 0; i < end; ++i) {
       if (shelves_[i].Overlap(box, threshold)) return true;
@@ -147,24 +164,65 @@ class Shelves {
   std::vector<Kept> shelves_;
 };
 
-// The boxes that have a score and may be chosen, best first; of equal ones the first.
-std::vector<int64_t> OrderOf(const float* score, int64_t count, std::optional<double> least) {
-  struct Scored {
-    float score;
-    int64_t box;
-  };
-  std::vector<Scored> scored;
-  for (int64_t n = 0; n < count; ++n) {
-    const bool wanted = !least.has_value() || static_cast<double>(score[n]) > *least;
-    if (wanted && score[n] == score[n]) scored.push_back({score[n], n});  // never NaN
+// A number that falls as the score rises; both zeros have one.
+uint64_t FallingKey(float score) {
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);
+  const uint32_t sign = uint32_t{1} << 31;
+  return (bits & sign) != 0 ? bits : ~(bits | sign);
+}
+
+// Which scores a box may be chosen with.
+struct Wanted {
+  bool any;
+  float above;  // else
+
+  bool operator()(float score) const {
+    return static_cast<bool>(static_cast<int>(score == score) &  // never NaN
+                             (static_cast<int>(any) | static_cast<int>(score > above)));
   }
-  std::sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) {
-    return a.score > b.score || (a.score == b.score && a.box < b.box);
-  });
-  std::vector<int64_t> order;
-  order.reserve(scored.size());
-  for (const Scored& s : scored) order.push_back(s.box);
-  return order;
+};
+
+// Orders the boxes of a class by score, one class after the other.
+class Orders {
+ public:
+  Orders(int64_t count, const Wanted& wanted)
+      : wanted_(wanted), room_(static_cast<size_t>(count)) {}
+
+  // The boxes that may be chosen, best first; of equal ones the first.
+  std::vector<Keyed> Of(const float* score) {
+    size_t size = 0;
+    for (size_t begin = 0; begin < room_.size(); begin += kBlock) {
+      const size_t end = std::min(begin + kBlock, room_.size());
+      if (!AnyWanted(score, begin, end)) continue;
+      for (size_t n = begin; n < end; ++n) {  // what is not taken is overwritten
+        room_[size] = {FallingKey(score[n]), static_cast<int64_t>(n)};
+        size += static_cast<size_t>(wanted_(score[n]));
+      }
+    }
+    std::vector<Keyed> order(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(size));
+    SortByKey(&order);
+    return order;
+  }
+
+ private:
+  static constexpr size_t kBlock = 32;
+
+  bool AnyWanted(const float* score, size_t begin, size_t end) const {
+    if (end - begin < kBlock) return true;
+    int any = 0;
+    for (size_t k = 0; k < kBlock; ++k) any |= static_cast<int>(wanted_(score[begin + k]));
+    return any != 0;
+  }
+
+  Wanted wanted_;
+  std::vector<Keyed> room_;
+};
+
+// The greatest float that is no greater: other floats compare with it as they do with `t`.
+float RoundedDown(double t) {
+  const auto rounded = static_cast<float>(t);
+  if (static_cast<double>(rounded) <= t || t != t) return rounded;
+  return std::nextafter(rounded, -std::numeric_limits<float>::infinity());
 }
 
 const float* Floats(const Args& args, int32_t i, int ndim) {
@@ -207,22 +265,26 @@ void NonMaxSuppression(Args args, ffi::Any* result) {
   // All of them is often the largest integer, which no double is.
   const auto limit = static_cast<int64_t>(
       std::min(static_cast<double>(num_boxes), std::max(0.0, NumberOf(args, 2))));
-  const double threshold = NumberOf(args, 3);
+  const float threshold = RoundedDown(NumberOf(args, 3));
   const bool centre = args.Int(4) != 0;
-  const auto least = args.size > 5 ? std::optional<double>(NumberOf(args, 5)) : std::nullopt;
+  const bool any = args.size <= 5;
+  const Wanted wanted{any, any ? 0.0f : RoundedDown(NumberOf(args, 5))};
+  Orders orders(num_boxes, wanted);
   std::vector<int64_t> chosen;
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t c = 0; c < classes; ++c) {
       const float* score = scores + (b * classes + c) * num_boxes;
-      const std::vector<int64_t> order = OrderOf(score, num_boxes, least);
+      const std::vector<Keyed> order = orders.Of(score);
       std::vector<Box> candidates;
       candidates.reserve(order.size());
-      for (int64_t n : order) candidates.push_back(BoxOf(boxes + (b * num_boxes + n) * 4, centre));
+      for (const Keyed& k : order) {
+        candidates.push_back(BoxOf(boxes + (b * num_boxes + k.index) * 4, centre));
+      }
       Shelves kept(candidates);
       for (size_t i = 0; i < order.size() && kept.size() < limit; ++i) {
         if (kept.Overlap(candidates[i], threshold)) continue;
         kept.Add(candidates[i]);
-        chosen.insert(chosen.end(), {b, c, order[i]});
+        chosen.insert(chosen.end(), {b, c, order[i].index});
       }
     }
   }
