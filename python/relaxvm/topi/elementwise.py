@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import operator
 from collections.abc import Callable
@@ -75,114 +76,78 @@ def _roi_align_arguments(
     return (data, rois, pooled_size, spatial_scale, sample_ratio, aligned, layout, mode)
 
 
-# topi's parameters, and what of them the operator takes.
-_PARAMETERS: dict[str, Callable[..., tuple[Any, ...]]] = {
+def _scan_arguments(
+    data: Tensor, axis: Any = None, dtype: Any = None, exclusive: Any = None
+) -> tuple[Any, ...]:
+    return (data, axis, dtype, bool(exclusive))
+
+
+def _affine_grid_arguments(
+    data: Tensor, target_shape: Any, align_corners: bool = True
+) -> tuple[Any, ...]:
+    return (data, tuple(target_shape), align_corners)
+
+
+# topi's parameters where the operator takes others, and those.
+_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "broadcast_to": lambda data, shape: (data, tuple(shape)),
-    "cumprod": lambda data, axis=None, dtype=None, exclusive=None: (
-        data,
-        axis,
-        dtype,
-        bool(exclusive),
-    ),
-    "cumsum": lambda data, axis=None, dtype=None, exclusive=None: (
-        data,
-        axis,
-        dtype,
-        bool(exclusive),
-    ),
+    "cumprod": _scan_arguments,
+    "cumsum": _scan_arguments,
     "eye": lambda n, m=None, k=0, dtype="float32": (n, n if m is None else m, k, dtype),
-    "flip": lambda a, axis=0: (a, axis),
-    "hamming_window": lambda window_size, periodic, alpha, beta, dtype: (
-        window_size,
-        periodic,
-        alpha,
-        beta,
-        dtype,
-    ),
-    "index_put": lambda data, indices, values, accumulate=False: (
-        data,
-        indices,
-        values,
-        accumulate,
-    ),
-    "index_tensor": lambda data, indices: (data, indices),
+    "image.affine_grid": _affine_grid_arguments,
     "meshgrid": lambda a_tuple, indexing: (list(a_tuple), indexing),
-    "repeat": lambda a, repeats, axis: (a, repeats, axis),
-    "reverse_sequence": lambda a, seq_lengths, seq_axis=1, batch_axis=0: (
-        a,
-        seq_lengths,
-        seq_axis,
-        batch_axis,
-    ),
-    "scatter_elements": lambda data, indices, updates, axis=0, reduction="update": (
-        data,
-        indices,
-        updates,
-        axis,
-        reduction,
-    ),
-    "slice_scatter": lambda input_tensor, src, start, end, step, axis: (
-        input_tensor,
-        src,
-        start,
-        end,
-        step,
-        axis,
-    ),
-    "squeeze": lambda a, axis=None: (a, axis),
     "tile": lambda a, reps: (a, [reps] if isinstance(reps, int) else list(reps)),
-    "max": lambda data, axis=None, keepdims=False: (data, axis, keepdims),
-    "min": lambda data, axis=None, keepdims=False: (data, axis, keepdims),
-    "prod": lambda data, axis=None, keepdims=False: (data, axis, keepdims),
-    "sum": lambda data, axis=None, keepdims=False: (data, axis, keepdims),
-    "bitwise_not": lambda data: (data,),
-    "logical_not": lambda data: (data,),
-    "image.affine_grid": lambda data, target_shape, align_corners=True: (
-        data,
-        tuple(target_shape),
-        align_corners,
-    ),
-    "where": lambda condition, x, y: (condition, x, y),
-    "nn.group_norm": lambda data, gamma, beta, num_groups, channel_axis, axes, epsilon=1e-05: (
-        data,
-        gamma,
-        beta,
-        num_groups,
-        channel_axis,
-        axes,
-        epsilon,
-    ),
-    "nn.log_softmax": lambda x, axis=-1: (x, axis),
-    "nn.nll_loss": lambda predictions, targets, weights, reduction, ignore_index: (
-        predictions,
-        targets,
-        weights,
-        reduction,
-        ignore_index,
-    ),
-    "nn.prelu": lambda x, slope, axis=1: (x, slope, axis),
-    "nn.softmax": lambda x, axis=-1: (x, axis),
-    "nn.softplus": lambda x, beta=1.0, threshold=20.0: (x, beta, threshold),
     "vision.multibox_transform_loc": _multibox_arguments,
     "vision.roi_align": _roi_align_arguments,
-    "vision.roi_pool": lambda data, rois, pooled_size, spatial_scale, layout="NCHW": (
-        data,
-        rois,
-        pooled_size,
-        spatial_scale,
-        layout,
-    ),
+}
+# topi's parameters where the operator takes the same in this order.
+_PARAMETERS = {
+    **dict.fromkeys(_OF_ONE, "x"),
+    **dict.fromkeys(["max", "min", "prod", "sum"], "data axis=None keepdims=False"),
+    **dict.fromkeys(["bitwise_not", "logical_not"], "data"),
+    **dict.fromkeys(["nn.log_softmax", "nn.softmax"], "x axis=-1"),
+    "flip": "a axis=0",
+    "hamming_window": "window_size periodic alpha beta dtype",
+    "index_put": "data indices values accumulate=False",
+    "index_tensor": "data indices",
+    "nn.group_norm": "data gamma beta num_groups channel_axis axes epsilon=1e-05",
+    "nn.nll_loss": "predictions targets weights reduction ignore_index",
+    "nn.prelu": "x slope axis=1",
+    "nn.softplus": "x beta=1.0 threshold=20.0",
+    "repeat": "a repeats axis",
+    "reverse_sequence": "a seq_lengths seq_axis=1 batch_axis=0",
+    "scatter_elements": "data indices updates axis=0 reduction='update'",
+    "slice_scatter": "input_tensor src start end step axis",
+    "squeeze": "a axis=None",
+    "vision.roi_pool": "data rois pooled_size spatial_scale layout='NCHW'",
+    "where": "condition x y",
 }
 
 
-def _renamed(name: str, arguments: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+def _signature(parameters: str) -> inspect.Signature:
+    """Of "data axis=0": names, some with defaults."""
+    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    pairs = (text.partition("=")[::2] for text in parameters.split())
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, kind, default=ast.literal_eval(value) if value else empty)
+            for name, value in pairs
+        ]
+    )
+
+
+def _renamed(
+    name: str, signature: inspect.Signature, arguments: Callable[..., tuple[Any, ...]]
+) -> Callable[..., Any]:
     operator_function = op[name]
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return operator_function(*arguments(*args, **kwargs))
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return operator_function(*arguments(*bound.args))
 
     function.__name__, function.__doc__ = operator_function.__name__, operator_function.__doc__
-    function.__signature__ = inspect.signature(arguments)  # type: ignore[attr-defined]
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
 
@@ -210,7 +175,7 @@ def _two_sided(name: str, on_numbers: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS = {
-    **{name: _renamed(name, lambda x: (x,)) for name in _OF_ONE},
-    **{name: _renamed(name, arguments) for name, arguments in _PARAMETERS.items()},
+    **{name: _renamed(name, _signature(p), lambda *args: args) for name, p in _PARAMETERS.items()},
+    **{name: _renamed(name, inspect.signature(a), a) for name, a in _ARGUMENTS.items()},
     **{name: _two_sided(name, on_numbers) for name, on_numbers in _ON_NUMBERS.items()},
 }
