@@ -172,10 +172,14 @@ def _grouped(name: str, layout: str, weights: str, dtype: str | None = None) -> 
 
 
 def _named(
-    function: Callable[..., Tensor], name: str, layout: str, weights: str
+    function: Callable[..., Tensor],
+    name: str,
+    layout: str,
+    weights: str,
+    what: str = "convolution",
 ) -> Callable[..., Tensor]:
     function.__name__ = name
-    function.__doc__ = f"A convolution of {layout} by weights {weights}."
+    function.__doc__ = f"A {what} of {layout} by weights {weights}."
     return function
 
 
@@ -259,54 +263,39 @@ def conv1d_transpose_ncw(
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding)
 
 
-def group_conv1d_transpose_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Ints,
-    padding: Any,
-    out_dtype: Any,
-    output_padding: Ints,
-    groups: int,
-) -> Tensor:
-    """The transposed convolution of each group of channels of NCW by weights IOW."""
-    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+def _transpose(name: str, layout: str, weights: str) -> Callable[..., Tensor]:
+    def function(
+        Input: Tensor,
+        Filter: Tensor,
+        strides: Ints,
+        padding: Any,
+        out_dtype: Any,
+        output_padding: Ints,
+    ) -> Tensor:
+        return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
+
+    return _named(function, name, layout, weights, "transposed convolution")
 
 
-def conv2d_transpose_nchw(
-    Input: Tensor,
-    Filter: Tensor,
-    strides: Ints,
-    padding: Any,
-    out_dtype: Any,
-    output_padding: Ints,
-) -> Tensor:
-    """The transposed convolution of NCHW by weights IOHW."""
-    return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
+def _grouped_transpose(name: str, layout: str, weights: str) -> Callable[..., Tensor]:
+    def function(
+        data: Tensor,
+        kernel: Tensor,
+        stride: Ints,
+        padding: Any,
+        out_dtype: Any,
+        output_padding: Ints,
+        groups: int,
+    ) -> Tensor:
+        return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+
+    return _named(function, name, layout, weights, "transposed convolution in groups")
 
 
-def group_conv2d_transpose_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Ints,
-    padding: Any,
-    out_dtype: Any,
-    output_padding: Ints,
-    groups: int,
-) -> Tensor:
-    """The transposed convolution of each group of channels of NCHW by weights IOHW."""
-    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
-
-
-def conv3d_transpose_ncdhw(
-    Input: Tensor,
-    Filter: Tensor,
-    strides: Ints,
-    padding: Any,
-    out_dtype: Any,
-    output_padding: Ints,
-) -> Tensor:
-    """The transposed convolution of NCDHW by weights IODHW."""
-    return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
+conv2d_transpose_nchw = _transpose("conv2d_transpose_nchw", "NCHW", "IOHW")
+conv3d_transpose_ncdhw = _transpose("conv3d_transpose_ncdhw", "NCDHW", "IODHW")
+group_conv1d_transpose_ncw = _grouped_transpose("group_conv1d_transpose_ncw", "NCW", "IOW")
+group_conv2d_transpose_nchw = _grouped_transpose("group_conv2d_transpose_nchw", "NCHW", "IOHW")
 
 
 def group_conv3d_transpose_ncdhw(
