@@ -163,6 +163,7 @@ class NestEmitter {
     double best_score = 0;
     if (lanes_ < 2) return best;
     for (size_t i = 0; i < stage_.spatial.size(); ++i) {
+      if (ir::IsIntValue(stage_.spatial[i].extent, 1)) continue;
       if (double s = Score(stage_.spatial[i], false); s > best_score)
         best = {AlongLanes::kSpatial, i}, best_score = s;
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
@@ -14,6 +16,7 @@ from ..scalars import is_symbolic
 from ..values import Value
 
 TURN = 6.283185307179586
+_MOST_KNOWN = 1 << 20  # elements of a matrix of waves that a program carries along
 
 
 def _waves(g: Graph, rows: Any, columns: Any, length: Any, dtype: str) -> tuple[Any, Any]:
@@ -21,6 +24,11 @@ def _waves(g: Graph, rows: Any, columns: Any, length: Any, dtype: str) -> tuple[
 
     In float64: the sine of half a turn is then 0 within the rounding of every smaller type.
     """
+    known = all(isinstance(n, int) for n in (rows, columns, length))
+    if known and rows * columns <= _MOST_KNOWN and dtype != "bfloat16":
+        place = np.arange(rows)[:, None] * np.arange(columns) % length
+        angle = place / length * TURN
+        return g.constant(np.cos(angle), dtype), g.constant(np.sin(angle), dtype)
     j = op.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
     k = op.reshape(op.arange(0, columns, 1, dtype="int64"), [1, columns])
     n = g.as_expr(g.dims_value([length], ()), "length")
