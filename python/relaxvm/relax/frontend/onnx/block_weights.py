@@ -14,12 +14,9 @@ from relaxvm.relax import op
 from .element_types import NARROW
 from .graph import Graph, known
 
-STRIP = (
-    16  # columns that rvm.block_matmul keeps side by side; a block is a multiple of as many codes
-)
+STRIP = 16  # columns that rvm.block_matmul keeps side by side; a block has a multiple of 16 codes
 _BYTES = 4  # of its words
 _WORTH_IT = 1 << 16  # numbers of a matrix that real ones would fetch from far
-_BITS = {"int8": 8, "uint8": 8}
 
 
 @dataclasses.dataclass
@@ -68,29 +65,26 @@ class StoredWeight:
 
 def note(g: Graph, x: Any, scale: Any, zero: Any, axis: int, block: int, elem_type: int) -> None:
     """Remembers a constant matrix that the node, a DequantizeLinear, makes real."""
-    arrays = [known(v) for v in (x, scale) if v is not None]
+    values, scales = known(x), known(scale)
     points = None if zero is None else known(zero)
-    if len(arrays) < 2 or any(a is None for a in arrays) or (zero is not None and points is None):
+    if values is None or scales is None or (zero is not None and points is None):
         return
-    values, scales = arrays
-    bits = NARROW[elem_type].bits if elem_type in NARROW else _BITS.get(values.dtype.name)
-    if bits is None or values.dtype.name not in _BITS or values.ndim != 2:
+    bits = NARROW[elem_type].bits if elem_type in NARROW else 8
+    if values.dtype.name not in ("int8", "uint8") or values.ndim != 2 or values.size < _WORTH_IT:
         return
-    if values.size < _WORTH_IT or np.dtype(scales.dtype).name not in ("float16", "float32"):
+    if np.dtype(scales.dtype).name not in ("float16", "float32") or block % STRIP:
         return
-    axis = g.axis(axis, 2)
-    if block:
-        if scales.ndim != 2 or block % STRIP:
-            return
-    elif scales.size == 1:
-        scales, points = (None if a is None else a.reshape(1, 1) for a in (scales, points))
-    elif scales.ndim == 1:  # one for each column of the product: blocks as long as the sum
+    axis, shape = g.axis(axis, 2), list(values.shape)
+    if not block:  # one scale for each index of `axis`, or one: blocks as long as the sum
+        axis = 1 - axis
+    shape[axis] = -(-shape[axis] // block) if block else 1
+    if not block and scales.size == 1:
         shape = [1, 1]
-        shape[axis], axis = -1, 1 - axis
+    if not block and scales.ndim <= 1 and scales.size == np.prod(shape):
         scales, points = (None if a is None else a.reshape(shape) for a in (scales, points))
-    else:
-        return
-    g.block_weights[g.node.output[0]] = StoredWeight(values, scales, points, axis, block, bits)
+    if list(scales.shape) == shape and (points is None or list(points.shape) == shape):
+        weight = StoredWeight(values, scales, points, axis, block, bits)
+        g.block_weights[g.node.output[0]] = weight
 
 
 def product_of(g: Graph, x: Any, i: int, transposed: bool = False) -> Any | None:
