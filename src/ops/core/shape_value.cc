@@ -13,7 +13,7 @@ Type InferShapeOf(TypeCtx& ctx, const NoAttrs&) {
 
 Type InferShapeToTensor(TypeCtx& ctx, const NoAttrs&) {
   if (ctx.type(0).as<ir::ShapeTypeObj>() == nullptr) {
-    ctx.Error(ErrorKind::kTypeError, "input must be a shape, got ", DescribeType(ctx.type(0)));
+    ctx.Error(ErrorKind::kTypeError, "expr must be a shape, got ", DescribeType(ctx.type(0)));
   }
   int64_t ndim = ctx.Rank(0);
   if (ndim < 0) return TensorType(Int(64), 1);
