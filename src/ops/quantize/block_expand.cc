@@ -9,8 +9,6 @@ namespace relaxvm::ops {
 namespace {
 
 constexpr int64_t kPartCodes = 1024;  // along the sum
-constexpr int64_t kManyNumbers =
-    512;  // in registers: they hold the sums of a task's strips at once
 
 class ExpandedLoops : BlockForm {
  public:

@@ -31,9 +31,8 @@ Type InferScan(TypeCtx& ctx, const Scan& a) {
   return ctx.Result(Dims{ctx.Simplify(ProductOf(*dims))}, dtype);
 }
 
-constexpr int64_t kLanes = 16;  // what is more than a register becomes several
-constexpr int64_t kColumns =
-    16;  // vectors of columns at once: of each row as much as is fetched well
+constexpr int64_t kLanes = 16;    // what is more than a register becomes several
+constexpr int64_t kVectors = 16;  // at once: of each row as much as is fetched well
 
 // Along an axis that is not the last: columns run along vectors, whose totals stay in registers.
 class ColumnScan {
@@ -47,33 +46,30 @@ class ColumnScan {
   }
 
   Stmt Run() const {
-    const int64_t width = kColumns * kLanes;
+    const int64_t width = kVectors * kLanes;
     const Expr whole = ir::FloorDiv(columns_, Expr(width)), done = whole * Expr(width);
     const Expr vectors = ir::FloorDiv(columns_ - done, Expr(kLanes));
     auto rest = [&](const Expr& line) {
       const Expr after = done + vectors * Expr(kLanes);
       return Sequence(
-          {Loop("vector", vectors,
-                [&](const Expr& v) { return Down(line, done + v * Expr(kLanes), 1, kLanes); }),
-           Loop("column", columns_ - after,
-                [&](const Expr& c) { return Down(line, after + c, 1, 1); })});
+          {LoopNest(
+               {vectors},
+               [&](const Indices& v) { return Down(line, done + v[0] * Expr(kLanes), 1, kLanes); },
+               "v"),
+           LoopNest(
+               {columns_ - after}, [&](const Indices& c) { return Down(line, after + c[0], 1, 1); },
+               "c")});
     };
     ir::Var task("task", Int(64));
     const Expr tasks = whole + Expr(1), line = ir::FloorDiv(task, tasks);
     const Expr block = ir::FloorMod(task, tasks);
     return ParallelLines(
         task, lines_ * tasks, rows_ * Expr(width),
-        tir::IfThenElse(ir::Less(block, whole), Down(line, block * Expr(width), kColumns, kLanes),
+        tir::IfThenElse(ir::Less(block, whole), Down(line, block * Expr(width), kVectors, kLanes),
                         rest(line)));
   }
 
  private:
-  static Stmt Loop(const char* name, const Expr& extent,
-                   const std::function<Stmt(const Expr&)>& body) {
-    ir::Var at(name, Int(64));
-    return tir::For(at, Expr(0), extent, tir::ForKind::kSerial, body(at));
-  }
-
   // Columns from `first` on, down all rows.
   Stmt Down(const Expr& line, const Expr& first, int64_t vectors, int64_t lanes) const {
     const DLDataType dtype = out_.elem_dtype();
@@ -91,9 +87,9 @@ class ColumnScan {
     const double start = product_ ? 1 : exclusive_ ? 0 : -0.0;
     Stmt clear = each(
         [&](const Expr& i) -> Stmt { return tir::BufferStore(total, Number(dtype, start), {i}); });
-    Stmt rows = Loop("row", rows_, [&](const Expr& row) {
+    Stmt rows = LoopNest({rows_}, [&](const Indices& row) {
       return each([&](const Expr& i) -> Stmt {
-        const Expr at = (line * rows_ + row) * columns_ + first + i;
+        const Expr at = (line * rows_ + row[0]) * columns_ + first + i;
         const Expr value = ConvertTo(dtype, in_.Load({at})), before = total.Load({i});
         Stmt add = tir::BufferStore(total, product_ ? before * value : before + value, {i});
         Stmt store = tir::BufferStore(out_, total.Load({i}), {at});
