@@ -19,7 +19,6 @@ using tir::SeqStmt;
 // Sums of no more vectors each are made a vector of sums at once: what adds up lanes would take as
 // long as what fills them.
 constexpr int64_t kShortVectors = 4;
-constexpr int64_t kFewLanes = 16;  // the fewest of a narrower register
 
 // A line of so many vectors is cut where the formula's choices change.
 constexpr int64_t kFramedVectors = 4;
@@ -52,12 +51,6 @@ bool HasElementaryFunction(const Expr& value) {
   return visitor.found;
 }
 
-enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
-struct Choice {
-  AlongLanes kind = AlongLanes::kNothing;
-  size_t index = 0;
-};
-
 class NestEmitter {
  public:
   NestEmitter(const Stage& stage, const Machine& traits, arith::Analyzer* analyzer)
@@ -68,11 +61,11 @@ class NestEmitter {
 
   Stmt Run() {
     if (stage_.spread != nullptr) return EmitMoments(stage_, traits_, analyzer_);
-    const Choice choice = Choose();
+    const Choice choice = ChooseLanes(stage_, lanes_);
     switch (choice.kind) {
       case AlongLanes::kNothing: return Scalar();
       case AlongLanes::kSpatial:
-        lanes_ = LanesAlong(stage_.spatial[choice.index]);
+        lanes_ = LanesAlong(stage_.spatial[choice.index], lanes_);
         return AlongSpatial(choice.index);
       case AlongLanes::kReduce: return AlongReduce(choice.index);
     }
@@ -80,7 +73,7 @@ class NestEmitter {
   }
 
   bool RunsAlong() const {
-    const Choice choice = Choose();
+    const Choice choice = ChooseLanes(stage_, lanes_);
     return stage_.combine == Combine::kNone ? choice.kind == AlongLanes::kSpatial
                                             : choice.kind == AlongLanes::kReduce;
   }
@@ -106,75 +99,6 @@ class NestEmitter {
   }
 
  private:
-  double Score(const Axis& axis, bool reduce) const {
-    // Where an index is read from memory says little: it is read once for all that it leads to.
-    class Loads : public tir::StmtVisitor {
-     public:
-      std::vector<const BufferLoadObj*> outer, of_indices;
-      void VisitBufferLoad(const BufferLoadObj* load) override {
-        (depth_ == 0 ? outer : of_indices).push_back(load);
-        ++depth_;
-        StmtVisitor::VisitBufferLoad(load);
-        --depth_;
-      }
-
-     private:
-      int depth_ = 0;
-    } loads;
-    loads.Visit(tir::Evaluate(stage_.value));
-    double score = reduce ? -1 : 0;
-    for (const BufferLoadObj* load : loads.outer) {
-      switch (StepOf(load->indices[0], axis)) {
-        case Step::kContiguous: score += 2; break;
-        case Step::kSame: score += 0.25; break;
-        case Step::kSpaced: score -= 1; break;
-        case Step::kScattered: score -= 3; break;
-      }
-    }
-    for (const BufferLoadObj* load : loads.of_indices) {
-      if (StepOf(load->indices[0], axis) != Step::kContiguous) continue;
-      score += 1;
-      break;
-    }
-    if (!reduce) {
-      switch (StepOf(stage_.indices[0], axis)) {
-        case Step::kContiguous: score += 3; break;
-        case Step::kSame: score -= 100; break;  // several lanes would write one element
-        case Step::kSpaced:
-        case Step::kScattered: score -= 4; break;
-      }
-    }
-    if (auto extent = ir::AsInt(axis.extent);
-        extent.has_value() && extent.value() * 2 < std::min(lanes_, kFewLanes))
-      score -= 4;
-    return score;
-  }
-
-  // A short axis takes the front of a register of small elements.
-  int64_t LanesAlong(const Axis& axis) const {
-    const auto extent = ir::AsInt(axis.extent);
-    int64_t lanes = lanes_;
-    while (extent.has_value() && lanes > kFewLanes && extent.value() <= lanes / 2) lanes /= 2;
-    return lanes;
-  }
-
-  Choice Choose() const {
-    Choice best;
-    double best_score = 0;
-    if (lanes_ < 2) return best;
-    for (size_t i = 0; i < stage_.spatial.size(); ++i) {
-      if (ir::IsIntValue(stage_.spatial[i].extent, 1)) continue;
-      if (double s = Score(stage_.spatial[i], false); s > best_score)
-        best = {AlongLanes::kSpatial, i}, best_score = s;
-    }
-    if (!HorizontalForm(stage_.combine)) return best;
-    for (size_t i = 0; i < stage_.reduce.size(); ++i) {
-      if (double s = Score(stage_.reduce[i], true); s > best_score)
-        best = {AlongLanes::kReduce, i}, best_score = s;
-    }
-    return best;
-  }
-
   static std::vector<Axis> Without(std::vector<Axis> axes, size_t index) {
     axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(index));
     return axes;
@@ -562,22 +486,6 @@ class NestEmitter {
 };
 
 }  // namespace
-
-Step StepOf(const Expr& offset, const Axis& axis) {
-  if (!UsesVar(offset, axis.var)) return Step::kSame;
-  auto linear = LinearOffset::Of(offset, {axis});
-  if (!linear.has_value()) return Step::kScattered;
-  const Expr coeff = linear->Coeff(axis.var);
-  if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
-  if (const auto step = ir::AsInt(coeff); step.has_value() && *step >= 2 && *step <= kMaxSpacing)
-    return Step::kSpaced;
-  return Step::kScattered;
-}
-
-bool HorizontalForm(Combine combine) {
-  return combine == Combine::kSum || combine == Combine::kProd || combine == Combine::kMin ||
-         combine == Combine::kMax;
-}
 
 Buffer Accumulators(const Stage& stage, int64_t count) {
   return Buffer("acc", {Expr(count)}, stage.value.dtype(), "local");

@@ -20,6 +20,17 @@ Step StepOf(const Expr& offset, const Axis& axis);
 // Can lanes be combined to one value at the end?
 bool HorizontalForm(Combine combine);
 
+enum class AlongLanes : uint8_t { kNothing, kSpatial, kReduce };
+struct Choice {
+  AlongLanes kind = AlongLanes::kNothing;
+  size_t index = 0;
+};
+// The axis that vectors of `lanes` elements run along best, if any.
+Choice ChooseLanes(const Stage& stage, int64_t lanes);
+
+// A short axis takes the front of a register of small elements.
+int64_t LanesAlong(const Axis& axis, int64_t lanes);
+
 // Registers for `count` elements of what the stage computes.
 Buffer Accumulators(const Stage& stage, int64_t count);
 
