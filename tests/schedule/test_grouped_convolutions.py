@@ -28,6 +28,13 @@ CASES = [
     (2, 8, 16, (9, 7), 3, 2),  # a panel for each group
     (3, 4, 24, (4, 5), 3, 2),  # which is not full
     (2, 3, 160, (4, 5), 5, 1),  # panels
+    # Rows that are not padded, of images that leave the second cache.
+    (16, 8, 8, (61, 58), 3, 2),
+    (13, 8, 8, (58, 60), 3, 2),
+    (32, 4, 4, (70, 57), 3, 1),
+    (9, 4, 4, (28, 29), 5, 1),
+    (16, 16, 16, (58, 57), 3, 2),
+    (5, 24, 24, (57, 58), 3, 2),
 ]
 
 

@@ -45,6 +45,12 @@ GROUPS = [
     (1, 9, 17, 40, 72, 0, 2, 1),  # groups end inside of vectors
     (1, 8, 8, 48, 240, 1, 2, 1),  # panels of a group that are not full
     (1, 14, 14, 256, 256, 1, 16, 1),
+    # Several groups in each vector.
+    (1, 28, 28, 64, 64, 1, 8, 1),
+    (2, 13, 19, 104, 104, 1, 13, 1),  # the last vector has half as many
+    (1, 14, 15, 40, 40, 2, 5, 2),
+    (2, 12, 16, 80, 48, 1, 8, 1),  # vectors that are not full
+    (1, 16, 16, 96, 120, 0, 24, 1),
 ]
 DILATED = [
     (1, 32, 32, 64, 64, 2, 1, 2),
@@ -266,7 +272,8 @@ def test_only_where_it_is_worth_it() -> None:
     assert "winograd" not in lowered((1, 3, 3, 1024, 1024, 1), unknown=0), (
         "weights are all there is"
     )
-    assert "winograd" not in lowered((1, 28, 28, 64, 64, 1, 8, 1)), "a group fills half a vector"
+    assert "winograd_product" in lowered((1, 28, 28, 104, 104, 1, 13, 1))
+    assert "winograd" not in lowered((1, 28, 28, 64, 64, 1, 16, 1)), "a group fills a quarter"
     assert "winograd" not in lowered((1, 12, 12, 64, 64, 12, 1, 12)), "phases do not fill tiles"
 
 

@@ -172,7 +172,34 @@ Value* ProgramEmitter::Kept(Value* v) {
   return b_.CreateBitCast(b_.CreateArithmeticFence(b_.CreateBitCast(v, floats), floats), type);
 }
 
+// Words of one register that cross its quarters, in no order that one instruction knows: by an
+// index in each lane, which stays in a register of its own.  LLVM would take two dearer shuffles,
+// and share one of them with others.
+Value* ProgramEmitter::PickWords(const ir::ShuffleObj* e) {
+  constexpr int64_t kQuarter = 4;
+  const auto lanes = static_cast<int64_t>(e->indices.size());
+  if (e->vectors.size() != 1 || !ops_.traits().picks || (lanes != 8 && lanes != 16)) return nullptr;
+  const DLDataType type = e->vectors[0].dtype();
+  if (type.lanes != lanes || type.bits != 32) return nullptr;
+  bool stays = true, is_run = true;  // in its quarter; with its neighbour
+  llvm::SmallVector<llvm::Constant*, 16> index;
+  for (int64_t i = 0; i < lanes; ++i) {
+    const int64_t at = e->indices[i];
+    stays = stays && at / kQuarter == i / kQuarter;
+    is_run = is_run && at - e->indices[i / kQuarter * kQuarter] == i % kQuarter;
+    index.push_back(b_.getInt32(static_cast<uint32_t>(at)));
+  }
+  if (stays || is_run) return nullptr;
+  Value* v = Eval(e->vectors[0]);
+  llvm::Type* floats = llvm::FixedVectorType::get(b_.getFloatTy(), static_cast<unsigned>(lanes));
+  return b_.CreateBitCast(
+      ops_.PickWords(b_.CreateBitCast(v, floats), Kept(llvm::ConstantVector::get(index))),
+      v->getType());
+}
+
 void ProgramEmitter::VisitShuffle(const ir::ShuffleObj* e) {
+  result_ = PickWords(e);
+  if (result_ != nullptr) return;
   if (e->vectors.size() == 2 && e->indices.size() > 1 &&
       e->vectors[0].dtype() == e->vectors[1].dtype() &&
       static_cast<int64_t>(e->indices.size()) == e->vectors[0].dtype().lanes) {

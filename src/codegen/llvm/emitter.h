@@ -118,6 +118,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   void EmitSerialLoop(const ir::Var& var, llvm::Value* min, llvm::Value* extent,
                       const tir::Stmt& body, bool poll, const ir::DictAttrs& annotations = {});
   llvm::Value* Kept(llvm::Value* v);
+  llvm::Value* PickWords(const ir::ShuffleObj* e);
   void EmitPrefetches(const ir::DictAttrs& annotations);
   void EmitPrefetch(const ir::Expr& load, int cache);
   void EmitUnrolledLoop(const tir::ForObj* s, int64_t extent);

@@ -71,6 +71,9 @@ class ValueOps {
   // The bytes of four registers of 64 that `at` names, at most 64; traits().byte_tables.
   llvm::Value* PickBytes(llvm::ArrayRef<llvm::Value*> registers, llvm::Value* at);
 
+  // The words of a register of 8 or 16 that `at` names; traits().picks.
+  llvm::Value* PickWords(llvm::Value* words, llvm::Value* at);
+
   const TargetTraits& traits() const { return traits_; }
   llvm::IRBuilder<>& builder() { return b_; }
 

@@ -257,6 +257,12 @@ Value* ValueOps::PickBytes(llvm::ArrayRef<Value*> registers, Value* at) {
   return lanes == all ? found : b_.CreateShuffleVector(found, narrow);
 }
 
+Value* ValueOps::PickWords(Value* words, Value* at) {
+  const auto id =
+      LanesOf(words) == 8 ? Intrinsics::x86_avx2_permps : Intrinsics::x86_avx512_permvar_sf_512;
+  return b_.CreateIntrinsic(id, {}, {words, at});
+}
+
 // Halves are combined until one lane is left; an odd lane waits for the next round.
 Value* ValueOps::ReduceLanes(ir::Intrin intrin, Value* v, DLDataType t) {
   ir::BinaryOp op = ir::BinaryOp::kAdd;

@@ -87,6 +87,7 @@ constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not know
 // of windows that begin and end with others of their own; of shorter rows these are too many.
 constexpr int64_t kFewProducts = 600;  // of an element
 constexpr int64_t kShortRow = 28;      // windows
+constexpr int64_t kShortRowOfGroups = 14;
 // Of more elements along an axis, rows have too many ranges (schedule/cpu/contraction/cut_rows.cc).
 constexpr int64_t kMostGuardedTaps = 16;
 
@@ -159,9 +160,10 @@ bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layo
     taps *= *of_axis;
   }
   // Narrower elements are copied in less time, and what multiplies them takes rows of one length.
-  if (steps == 1 || SizeInBytes(in[0].dtype()) < 4) return false;
+  if ((steps == 1 && a.groups == 1) || SizeInBytes(in[0].dtype()) < 4) return false;
   const int64_t filters = ir::AsInt(kernel.Extent(in[1]->shape, 'O')).value_or(kFewProducts);
-  return is_known ? longest >= kShortRow : filters * taps / steps <= kFewProducts;
+  return is_known ? longest >= (a.groups > 1 ? kShortRowOfGroups : kShortRow)
+                  : filters / a.groups * taps / steps <= kFewProducts;
 }
 
 // Along which axes products with padding are left out: where rows of pixels are read and channels
@@ -174,7 +176,9 @@ void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const La
   double share = 1;
   for (const Taps& t : *taps) share *= t.share;
   const bool is_copy_felt = IsCopyFelt(a, kNumSpatial, out, kernel, in);
-  if (a.groups > 1 || !channels_last || (share > kShareWorthGuards && !is_copy_felt)) return;
+  // Windows of one channel each are read row by row (schedule/cpu/window.cc).
+  const bool each_channel = a.groups > 1 && ir::IsIntValue(kernel.Extent(in[1]->shape, 'I'), 1);
+  if (each_channel || !channels_last || (share > kShareWorthGuards && !is_copy_felt)) return;
   const std::string spatial = SpatialLetters(kNumSpatial);
   for (size_t s = 0; s < kNumSpatial; ++s) {
     Taps& t = (*taps)[s];

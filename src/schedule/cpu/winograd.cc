@@ -55,6 +55,8 @@ class WinogradEmitter {
         taps_(has_depth_ ? ir::AsInt(product.reduce[0].extent).value() : 1),
         channels_(form.channels),
         filters_(form.filters),
+        all_channels_(ir::AsInt(data_.shape().back()).value()),
+        all_filters_(ir::AsInt(output.spatial.back().extent).value()),
         width_(form.width),
         panels_(form.PanelsOfGroup()) {
     const std::vector<Var> reads = ReadsOf(product);
@@ -124,6 +126,9 @@ class WinogradEmitter {
   struct Place {
     Var n{"n", Int(64)}, z{"z", Int(64)}, y{"y", Int(64)}, x{"x", Int(64)};
   };
+
+  // Are groups missing among the last ones that are put together?
+  bool LacksGroups() const { return form_.groups * channels_ > all_channels_; }
 
   // What stands at a place of results along axis `axis` (z, y, x) of data, and `reach` behind it:
   // is all of it there?
@@ -315,13 +320,17 @@ class WinogradEmitter {
     const Registers half(points_, type, c.lanes, &seq), line(size_, type, c.lanes, &seq),
         scratch(4, type, c.lanes, &seq);
     type.lanes = static_cast<uint16_t>(c.lanes);
+    Expr predicate;
+    if (c.count < c.lanes || LacksGroups()) {
+      Expr count = c.count;
+      if (LacksGroups())
+        count = ir::Min(count, Expr(all_channels_) - group_ * Expr(channels_) - c.first);
+      predicate = ir::Less(Span(Expr(0), c.lanes), ir::BroadcastExpr(count, c.lanes));
+    }
     for (int64_t j = 0; j < size_; ++j) {
       for (int64_t i = 0; i < size_; ++i) {
-        Expr predicate;
-        if (c.count < c.lanes)
-          predicate = ir::Less(Span(Expr(0), c.lanes), ir::BroadcastExpr(Expr(c.count), c.lanes));
         const Expr offset =
-            lines[static_cast<size_t>(i)] + Expr(j * form_.dilation * form_.groups * channels_);
+            lines[static_cast<size_t>(i)] + Expr(j * form_.dilation * all_channels_);
         Expr value = ir::Cast(type, BufferLoad(data_, {Span(offset, c.lanes)}, predicate));
         if (guarded) {
           Expr inside = ir::And(Inside(1, at.y + Expr(i * form_.dilation), 0),
@@ -480,8 +489,11 @@ class WinogradEmitter {
       value = tir::Substitute(output_.finish, map);
     }
     Expr predicate;
-    if (partial) {
-      predicate = ir::Less(lane, Expr(filters_ % lanes_));
+    if (partial || LacksGroups()) {
+      Expr count = partial ? filters_ % lanes_ : lanes_;
+      if (LacksGroups())
+        count = ir::Min(count, Expr(all_filters_) - group_ * Expr(filters_) - filter);
+      predicate = ir::Less(lane, count);
       value = PredicateLoads(value, lane, predicate);
     }
     return For(
@@ -497,12 +509,13 @@ class WinogradEmitter {
   int64_t lanes_, in_lanes_;      // of sums, of the transformed input
   Buffer data_, weight_;
   bool has_depth_;
-  size_t at_height_;                             // dimension of data and result
-  Expr images_, depth_;                          // of the result
-  Expr height_, breadth_;                        // of the result
-  Expr down_, across_;                           // of tiles
-  int64_t taps_;                                 // of the kernel along the depth
-  int64_t channels_, filters_;                   // of a group
+  size_t at_height_;            // dimension of data and result
+  Expr images_, depth_;         // of the result
+  Expr height_, breadth_;       // of the result
+  Expr down_, across_;          // of tiles
+  int64_t taps_;                // of the kernel along the depth
+  int64_t channels_, filters_;  // of a group
+  int64_t all_channels_, all_filters_;
   int64_t width_, panels_;                       // of the weights of a group
   int64_t stride_ = 1;                           // of input_: channels in whole registers
   int64_t block_ = 1;                            // tiles of a task's layer

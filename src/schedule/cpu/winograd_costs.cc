@@ -114,6 +114,20 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
   return FitsCache(bytes * static_cast<double>(c.groups), machine) && work + reading < direct;
 }
 
+// Computed directly, groups side by side in a vector: a product with what picks its left side,
+// from the same quarter of the register or from others.
+constexpr double kProductAndPick = 1.5, kProductAndFarPick = 2;
+constexpr int64_t kQuarter = 4;
+
+// Steps of a pixel's sum of one vector of filters, computed directly.
+double StepsOfPixel(const Convolution& c, const WinogradForm& form, int64_t lanes) {
+  const auto steps = static_cast<double>(9 * c.channels * c.layers);
+  if (form.groups == c.groups) return steps;
+  // Else a vector of one group is mostly empty.
+  if (lanes % c.filters != 0) return steps * static_cast<double>(form.filters / c.filters);
+  return steps * (c.channels > kQuarter ? kProductAndFarPick : kProductAndPick);
+}
+
 // Of a convolution of floats, in cycles of one multiply-add of vectors; measured shares.
 struct Costs {
   double direct = 0, tiles = 0;
@@ -131,9 +145,9 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   const auto images = static_cast<double>(size(0, 1) * (c.has_depth ? size(1, kUsualDepth) : 1));
   const int64_t height = size(at, kWinogradUsualSize), across = size(at + 1, kWinogradUsualSize);
   const double tiles = images * tiles_of(height) * tiles_of(across);
-  const auto in = static_cast<double>((c.channels + lanes - 1) / lanes),
-             out = static_cast<double>((c.filters + lanes - 1) / lanes);
-  const auto depth = static_cast<double>(c.channels * c.layers);
+  const auto in = static_cast<double>((form.channels + lanes - 1) / lanes),
+             out = static_cast<double>((form.filters + lanes - 1) / lanes);
+  const auto depth = static_cast<double>(form.channels * c.layers);
   const double share =
       c.leaves_padding_out ? ShareOnData(c, at, 1) * ShareOnData(c, at + 1, 2) : 1.0;
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
@@ -143,9 +157,9 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   // more for each block of tiles.
   const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
   Costs costs;
-  costs.bytes = bytes * static_cast<double>(c.groups);
+  costs.bytes = bytes * static_cast<double>(form.groups);
   costs.fits = FitsCache(costs.bytes, machine);
-  const double steps = 9 * share * depth / static_cast<double>(c.neighbours);
+  const double steps = StepsOfPixel(c, form, lanes) * share / static_cast<double>(c.neighbours);
   costs.direct = Beside(images * static_cast<double>(height * across) * CostOfPixel(steps, out),
                         9 * of_point / from_memory);
   const double blocks = std::ceil(
@@ -168,9 +182,7 @@ bool AreSizesKnown(const Convolution& c) {
 int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& machine) {
   if (c.of_bytes) return IsWorthItForBytes(c, form, machine) ? form.tile : 0;
   const int64_t lanes = machine.Lanes(4);
-  // Groups that do not fill a vector lie side by side in one where they are computed directly.
-  if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3 || (c.groups > 1 && c.filters < lanes))
-    return 0;
+  if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3) return 0;
   int64_t best = 0;
   double least = 0;
   for (int64_t tile : {4, 2}) {
@@ -192,7 +204,7 @@ int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& mach
 // Panels of several groups are no one axis to tiles.
 bool NeedsPlain(const Convolution& c, const WinogradForm& form) {
   return !AreSizesKnown(c) && !c.has_depth && !c.of_bytes &&
-         (c.groups == 1 || form.PanelsOfGroup() == 1) &&
+         (c.groups == 1 || form.PanelsOfGroup() == 1) && c.groups == form.groups &&
          c.groups * c.channels * c.filters >= kManyWeights;
 }
 

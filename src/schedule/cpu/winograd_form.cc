@@ -24,9 +24,15 @@ WinogradLoad LoadsOf(const Buffer& buffer) {
   return [&buffer](const Indices& i) { return buffer.Load(i); };
 }
 
+// Groups of filters that leave half a vector and more empty are put together, with weights of 0
+// between them.
 WinogradForm FormOf(const Convolution& c, const Machine& machine) {
-  const int64_t width = target::PanelVectors(machine, c.filters, 4, c.of_bytes) * machine.Lanes(4);
-  WinogradForm form{c.channels, c.filters, width, c.groups, c.dilation, c.before};
+  const int64_t fit = c.of_bytes ? 1 : machine.Lanes(4) / c.filters;
+  const int64_t together = std::clamp<int64_t>(fit, 1, c.groups);
+  const int64_t channels = together * c.channels, filters = together * c.filters;
+  const int64_t width = target::PanelVectors(machine, filters, 4, c.of_bytes) * machine.Lanes(4);
+  const int64_t groups = (c.groups + together - 1) / together;
+  WinogradForm form{channels, filters, width, groups, c.dilation, c.before};
   form.of_bytes = c.of_bytes;
   if (c.of_bytes) form.tile = 2;
   return form;
@@ -42,6 +48,13 @@ PrimFunc TransformWeights(const Convolution& c, const WinogradForm& form, const 
         const Expr of_group = ir::FloorMod(i[0], panels) * Expr(form.width) + i[3];
         const Expr filter = ir::FloorDiv(i[0], panels) * Expr(form.filters) + of_group;
         Expr channel = ir::FloorMod(i[2], form.Depth()), inside = ir::Less(of_group, form.filters);
+        if (form.groups != c.groups) {
+          const Expr in_data = ir::Less(filter, c.groups * c.filters);
+          const Expr is_own =
+              ir::Equal(ir::FloorDiv(channel, c.channels), ir::FloorDiv(of_group, c.filters));
+          inside = ir::And(inside, ir::And(in_data, is_own));
+          channel = ir::FloorMod(channel, c.channels);
+        }
         if (form.of_bytes) {
           channel = channel * Expr(form.Pair()) + i[4];
           inside = ir::And(inside, ir::Less(channel, form.channels));
@@ -159,8 +172,10 @@ std::optional<WinogradForm> CandidateOf(const Stage& input, const Stage& product
   if (form.tile != 2 && (form.tile != 4 || form.of_bytes)) return std::nullopt;
   form.has_plain = !ir::IsIntValue(weight.shape()[1], form.Points());
   if (!ir::IsIntValue(weight.shape()[1], form.PointsAndPlain())) return std::nullopt;
-  const int64_t channels = extent(input.spatial.back()), filters = extent(output.spatial.back());
-  if (form.channels < 1 || form.width < 1 || channels % form.channels != 0) return std::nullopt;
+  const int64_t channels = extent(input.spatial.back()), filters = extent(product.spatial.back());
+  if (form.channels < 1 || form.width < 1 || channels % form.channels != 0 ||
+      extent(output.spatial.back()) < 1 || !ir::AsInt(source.shape().back()).has_value())
+    return std::nullopt;
   form.groups = channels / form.channels;
   if (form.groups < 1 || filters < 1 || filters % form.groups != 0) return std::nullopt;
   form.filters = filters / form.groups;

@@ -95,7 +95,11 @@ Expr WinogradInput(const WinogradForm& form, const WinogradLoad& data,
   Expr inside = ir::BoolImm(true);
   for (int64_t d = 1; d < static_cast<int64_t>(from.size()); ++d)
     inside = ir::And(inside, ir::And(ir::LessEqual(0, from[d]), ir::Less(from[d], shape[d])));
-  from.push_back(i[at + 2]);
+  // Of the last groups put together some may be missing.
+  const Expr& channel = i[at + 2];
+  if (!ir::IsIntValue(shape.back(), form.groups * form.channels))
+    inside = ir::And(inside, ir::Less(channel, shape.back()));
+  from.push_back(channel);
   const DLDataType type = form.Transformed();
   auto factor = [&](int64_t d) { return At(InputOf(form), form.Size(), i[d], r[d], type); };
   return factor(0) * factor(1) *

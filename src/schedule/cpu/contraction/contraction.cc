@@ -270,7 +270,8 @@ Stmt ContractionEmitter::OverAll(const Var& panel, const Var& chunk, const Expr&
   const Expr all = depth_blocks_.has_value() ? walked_.extent : panels_;
   const Expr panels = analyzer_->Simplify(ir::CeilDiv(all, panels_of_task_));
   const Expr in_block = in_block_.defined() ? in_block_ : InBlock(chunks);
-  return RunTasks(c_, {{panel, panels}, {chunk, chunks}, body, work, in_block}, analyzer_);
+  return RunTasks(c_, {{panel, panels}, {chunk, chunks}, body, work, in_block, GroupsPassForRows()},
+                  analyzer_);
 }
 
 void ContractionEmitter::ChooseTasks(bool is_cut) {

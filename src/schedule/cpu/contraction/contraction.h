@@ -241,6 +241,8 @@ struct Tasks {
   Stmt body;      // of one task
   Expr work;      // additions of one
   Expr in_block;  // how many chunks pass for each panel
+  // All groups, the last axis of `batch`, or those side by side, pass for each chunk.
+  bool groups_pass = false;
 };
 // All tasks of `c`, on threads.
 Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyzer);

@@ -102,6 +102,10 @@ class ContractionEmitter {
   Expr WorthRowsOfOwn() const;
   int64_t BlocksOfOwn() const;  // of rows: one for each core
 
+  // Are groups parts of rows of A that do not stay in the second cache, while B of all groups does?
+  // The rows' pages, and what is fetched ahead in them, then serve all groups.
+  bool GroupsPassForRows() const;
+
   void ChooseTasks(bool is_cut);
 
   // A block of rows of A fills half of the second cache while a group of panels of B passes, whose

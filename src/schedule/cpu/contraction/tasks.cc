@@ -68,6 +68,30 @@ Expr ContractionEmitter::BytesOfChunk() const {
   return of_row.has_value() ? per_task_ * Expr(rows_ * *of_row) : Expr();
 }
 
+bool ContractionEmitter::GroupsPassForRows() const {
+  auto bytes = [](const Buffer& buffer) -> std::optional<int64_t> {
+    int64_t all = SizeInBytes(buffer.elem_dtype());
+    for (const Expr& d : buffer.shape()) {
+      const auto size = ir::AsInt(d);
+      if (!size.has_value()) return std::nullopt;
+      all *= *size;
+    }
+    return all;
+  };
+  const auto of_a = bytes(Buffer(c_.LoadOf(c_.a)->buffer)),
+             of_b = bytes(Buffer(c_.LoadOf(c_.b)->buffer));
+  if (of_a.value_or(machine_.l2_bytes) <= machine_.l2_bytes / 2 ||
+      of_b.value_or(machine_.l2_bytes) > machine_.l2_bytes * 5 / 8)
+    return false;
+  if (c_.side_by_side.has_value()) return true;
+  if (c_.batch.empty()) return false;
+  const Axis& group = c_.batch.back();
+  const auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
+  const auto step = ir::AsInt(a->Coeff(group.var)), of_row = ir::AsInt(a->Coeff(c_.row.var)),
+             groups = ir::AsInt(group.extent);
+  return step.has_value() && of_row.has_value() && groups.has_value() && *step * *groups <= *of_row;
+}
+
 void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
   most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
   const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
@@ -104,6 +128,16 @@ Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyze
   std::vector<Axis> all = c.batch, of_b = c.outer_b, of_a = c.outer_a;
   of_a.push_back(tasks.chunk);
   of_b.push_back(tasks.panel);
+  if (tasks.groups_pass) {
+    std::vector<Axis> groups = of_b;
+    if (!c.side_by_side.has_value()) {
+      groups.insert(groups.begin(), all.back());
+      all.pop_back();
+    }
+    all.insert(all.end(), of_a.begin(), of_a.end());
+    all.insert(all.end(), groups.begin(), groups.end());
+    return OverTasks(all, tasks.body, tasks.work, analyzer);
+  }
   const Expr num_panels = analyzer->Simplify(NumPoints(of_b));
   const Expr num_chunks = analyzer->Simplify(NumPoints(of_a));
   const Expr& in_block = tasks.in_block;
