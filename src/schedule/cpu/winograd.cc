@@ -509,13 +509,13 @@ class WinogradEmitter {
   int64_t lanes_, in_lanes_;      // of sums, of the transformed input
   Buffer data_, weight_;
   bool has_depth_;
-  size_t at_height_;            // dimension of data and result
-  Expr images_, depth_;         // of the result
-  Expr height_, breadth_;       // of the result
-  Expr down_, across_;          // of tiles
-  int64_t taps_;                // of the kernel along the depth
-  int64_t channels_, filters_;  // of a group
-  int64_t all_channels_, all_filters_;
+  size_t at_height_;                             // dimension of data and result
+  Expr images_, depth_;                          // of the result
+  Expr height_, breadth_;                        // of the result
+  Expr down_, across_;                           // of tiles
+  int64_t taps_;                                 // of the kernel along the depth
+  int64_t channels_, filters_;                   // of a group
+  int64_t all_channels_, all_filters_;           // of data and of the result
   int64_t width_, panels_;                       // of the weights of a group
   int64_t stride_ = 1;                           // of input_: channels in whole registers
   int64_t block_ = 1;                            // tiles of a task's layer

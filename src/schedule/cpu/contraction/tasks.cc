@@ -89,7 +89,8 @@ bool ContractionEmitter::GroupsPassForRows() const {
   const auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
   const auto step = ir::AsInt(a->Coeff(group.var)), of_row = ir::AsInt(a->Coeff(c_.row.var)),
              groups = ir::AsInt(group.extent);
-  return step.has_value() && of_row.has_value() && groups.has_value() && *step * *groups <= *of_row;
+  return step.value_or(0) > 0 && of_row.has_value() && groups.has_value() &&
+         *step * *groups <= *of_row;
 }
 
 void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
