@@ -156,6 +156,8 @@ Stmt ParallelLoop(const Var& var, const Expr& extent, const Expr& work, const St
                   arith::Analyzer* analyzer);
 // How many points `axes` have; not simplified.
 Expr NumPoints(const std::vector<Axis>& axes);
+// How many elements a buffer has; not simplified.
+Expr NumElements(const Buffer& buffer);
 // Binds the axes at point number `index`, which is one of theirs.
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq);
 // The value, simplified, as a number or a variable that `seq` binds.

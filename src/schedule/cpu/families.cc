@@ -210,10 +210,9 @@ class Table {
 
 // `buffer` as any of the inputs whose addresses `address` holds.
 Buffer AnyOf(const Buffer& buffer, const Var& address, arith::Analyzer* analyzer) {
-  Expr size = 1;
-  for (const Expr& d : buffer.shape()) size = size * d;
-  return Buffer(buffer->name, tir::BufferType(buffer.elem_dtype(), {analyzer->Simplify(size)},
-                                              tir::kAddressScope, {}, address));
+  const Expr size = analyzer->Simplify(NumElements(buffer));
+  return Buffer(buffer->name,
+                tir::BufferType(buffer.elem_dtype(), {size}, tir::kAddressScope, {}, address));
 }
 
 class Families {

@@ -67,6 +67,12 @@ Expr NumPoints(const std::vector<Axis>& axes) {
   return points;
 }
 
+Expr NumElements(const Buffer& buffer) {
+  Expr elements = 1;
+  for (const Expr& d : buffer.shape()) elements = elements * d;
+  return elements;
+}
+
 void BindPoint(const std::vector<Axis>& axes, Expr index, ffi::Array<Stmt>* seq) {
   size_t outermost = 0;
   while (outermost + 1 < axes.size() && ir::IsIntValue(axes[outermost].extent, 1)) ++outermost;

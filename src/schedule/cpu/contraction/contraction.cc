@@ -117,9 +117,7 @@ bool ContractionEmitter::FewCacheSets(const LinearOffset& b) const {
 
 bool ContractionEmitter::EachElementOnce() const {
   const Expr walked = c_.vector.extent * NumPoints(c_.OuterOfB()) * NumPoints(c_.stage.reduce);
-  Expr have = 1;
-  for (const Expr& d : Buffer(c_.LoadOf(c_.b)->buffer).shape()) have = have * d;
-  return analyzer_->ProveEqual(walked, have);
+  return analyzer_->ProveEqual(walked, NumElements(Buffer(c_.LoadOf(c_.b)->buffer)));
 }
 
 int64_t ContractionEmitter::MostRows(int64_t vectors) const {

@@ -69,17 +69,12 @@ Expr ContractionEmitter::BytesOfChunk() const {
 }
 
 bool ContractionEmitter::GroupsPassForRows() const {
-  auto bytes = [](const Buffer& buffer) -> std::optional<int64_t> {
-    int64_t all = SizeInBytes(buffer.elem_dtype());
-    for (const Expr& d : buffer.shape()) {
-      const auto size = ir::AsInt(d);
-      if (!size.has_value()) return std::nullopt;
-      all *= *size;
-    }
-    return all;
+  auto bytes = [&](const Expr& operand) {
+    const Buffer buffer(c_.LoadOf(operand)->buffer);
+    return ir::AsInt(
+        analyzer_->Simplify(NumElements(buffer) * Expr(SizeInBytes(buffer.elem_dtype()))));
   };
-  const auto of_a = bytes(Buffer(c_.LoadOf(c_.a)->buffer)),
-             of_b = bytes(Buffer(c_.LoadOf(c_.b)->buffer));
+  const auto of_a = bytes(c_.a), of_b = bytes(c_.b);
   if (of_a.value_or(machine_.l2_bytes) <= machine_.l2_bytes / 2 ||
       of_b.value_or(machine_.l2_bytes) > machine_.l2_bytes * 5 / 8)
     return false;
