@@ -325,6 +325,55 @@ TEST(Threads, RunEveryIterationOnce) {
   }
 }
 
+// y = sqrt(x) by vectors of 16, each row in parallel, past the caches where there are many rows.
+// `marks`: the loop that stores is marked as one.
+PrimFunc Streamed(bool marks) {
+  Var m = Index("m"), i = Index("i"), v = Index("v"), w = Index("w"), once = Index("once");
+  Buffer x("x", {m, Expr(16)}, Float(32)), y("y", {m, Expr(16)}, Float(32));
+  Buffer done("done", {Expr(16)}, Float(32), "local");
+  const Expr root = ir::CallIntrin(ir::Intrin::kSqrt, {x.Load({i, v})});
+  ir::DictAttrs of_stores, of_rows;
+  if (marks) of_stores.Set("stores", Expr(1));
+  of_rows.Set("stream_if", ir::Greater(m, 4));
+  const For stores(once, 0, 1, ForKind::kSerial,
+                   Vector(w, 16, BufferStore(y, done.Load({w}), {i, w})), "", of_stores);
+  const Stmt body =
+      tir::SeqStmt({tir::AllocBuffer(done), Vector(v, 16, BufferStore(done, root, {v})), stores});
+  ir::DictAttrs attrs;
+  attrs.Set(tir::attr::kScheduled, true);
+  attrs.Set(tir::attr::kNoAlias, true);
+  return PrimFunc({x, y}, For(i, 0, m, ForKind::kParallel, body, "", of_rows), attrs);
+}
+
+TEST(Streaming, OnlyLoopsThatStoreAreThereTwice) {
+  KernelOptions options;
+  options.target = "llvm -mcpu=znver4";
+  for (bool marks : {false, true}) {
+    const std::string code =
+        InspectKernel(ModuleOf({{"rows", Streamed(marks)}}), "rows", options, /*assembly=*/true);
+    EXPECT_EQ(Count(code, "vmovntps"), 1) << marks;
+    EXPECT_EQ(Count(code, "vsqrtps"), marks ? 1 : 2) << marks;
+    EXPECT_EQ(Count(code, "sfence"), 1) << marks;
+  }
+}
+
+TEST(Streaming, StoresTheSame) {
+  for (bool marks : {false, true}) {
+    Kernel kernel(Streamed(marks));
+    for (int64_t m : {0, 3, 4, 5, 40}) {
+      for (size_t moved : {0, 1}) {  // results that do not begin at a multiple of the vector
+        std::vector<float> x = Ramp(m * 16), room(m * 16 + 32, -7);
+        for (float& e : x) e = std::abs(e);
+        const size_t first = (64 - reinterpret_cast<uintptr_t>(room.data()) % 64) / 4 % 16 + moved;
+        float* y = room.data() + first;
+        kernel.Must({View(x.data(), {m, 16}, Float(32)), View(y, {m, 16}, Float(32))}, {}, 2);
+        for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], std::sqrt(x[i])) << m << " " << i;
+        EXPECT_EQ(y[x.size()], -7);
+      }
+    }
+  }
+}
+
 TEST(Threads, AsManyAsTheAnnotationSays) {
   Var m = Index("m"), i = Index("i");
   Buffer x("x", {m}, Float(32));

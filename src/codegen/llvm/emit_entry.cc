@@ -183,7 +183,7 @@ std::vector<std::vector<Value*>> ProgramEmitter::CheckSizes(const Signature& sig
     Value* size = LoadField(shapes[binding.tensor], 8 * binding.dim, b_.getInt64Ty());
     DLDataType t = binding.size.dtype();
     f_->vars[binding.size.get()] = ops_.Cast(size, Int(64), t);
-    nonnegative_.insert(binding.size.get());
+    least_[binding.size.get()] = 0;
     dims[binding.tensor][binding.dim] = size;
   }
   f_->memo.clear();

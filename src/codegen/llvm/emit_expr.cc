@@ -2,6 +2,8 @@
 // Expressions.  Shared parts of a statement's expressions are computed once.
 #include <llvm/Analysis/VectorUtils.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "codegen/llvm/emitter.h"
@@ -32,6 +34,13 @@ bool ContainsUniformLoad(const Expr& e) {
     found |= load != nullptr && tir::IndexLanes(load->indices) == 1;
   });
   return found;
+}
+
+// Lower bounds are sums and products of a few sizes: those that could overflow are not kept.
+std::optional<int64_t> Bounded(int64_t least) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (least < -kMost) return std::nullopt;
+  return std::min(least, kMost);
 }
 
 }  // namespace
@@ -101,8 +110,8 @@ void ProgramEmitter::VisitBinary(const ir::BinaryObj* e) {
   Value* a = Eval(e->a);
   Value* b = Eval(e->b);
   bool divides = e->op >= BinaryOp::kDiv && e->op <= BinaryOp::kFloorMod;
-  bool nonnegative = divides && IsNonNegative(e->a);
-  result_ = ops_.Binary(e->op, a, b, e->a.dtype(), nonnegative);
+  const Least least = divides ? Least{LeastOf(e->a), LeastOf(e->b)} : Least();
+  result_ = ops_.Binary(e->op, a, b, e->a.dtype(), least);
 }
 
 // base + iota < n  is  iota < n - base, with the right side clamped to the lanes: a compare of
@@ -412,25 +421,43 @@ void ProgramEmitter::VisitOther(const ir::ExprObj* e) {
                   e->GetTypeKey(), " has no native code");
 }
 
-bool ProgramEmitter::IsNonNegative(const Expr& e) const {
-  if (const auto* imm = e.as<ir::IntImmObj>()) return imm->value >= 0;
-  if (e.as<ir::VarObj>()) return nonnegative_.count(e.get()) > 0;
-  if (const auto* ramp = e.as<ir::RampObj>())
-    return IsNonNegative(ramp->base) && IsNonNegative(ramp->stride);
-  if (const auto* wide = e.as<ir::BroadcastObj>()) return IsNonNegative(wide->value);
-  const auto* binary = e.as<ir::BinaryObj>();
-  if (binary == nullptr) return false;
-  switch (binary->op) {
-    case BinaryOp::kAdd:
-    case BinaryOp::kMul:
-    case BinaryOp::kMin:
-    case BinaryOp::kDiv:
-    case BinaryOp::kFloorDiv: return IsNonNegative(binary->a) && IsNonNegative(binary->b);
-    case BinaryOp::kMax: return IsNonNegative(binary->a) || IsNonNegative(binary->b);
-    case BinaryOp::kMod: return IsNonNegative(binary->a);
-    case BinaryOp::kFloorMod: return IsNonNegative(binary->b);
-    default: return false;
+std::optional<int64_t> ProgramEmitter::LeastOf(const Expr& e) const {
+  if (const auto* imm = e.as<ir::IntImmObj>()) return Bounded(imm->value);
+  if (e.as<ir::VarObj>()) {
+    auto found = least_.find(e.get());
+    return found == least_.end() ? std::nullopt : std::optional(found->second);
   }
+  if (const auto* ramp = e.as<ir::RampObj>())
+    return LeastOf(ramp->stride).value_or(-1) >= 0 ? LeastOf(ramp->base) : std::nullopt;
+  if (const auto* wide = e.as<ir::BroadcastObj>()) return LeastOf(wide->value);
+  if (const auto* select = e.as<ir::SelectObj>()) {
+    const auto a = LeastOf(select->true_value), b = LeastOf(select->false_value);
+    return a && b ? std::optional(std::min(*a, *b)) : std::nullopt;
+  }
+  const auto* binary = e.as<ir::BinaryObj>();
+  if (binary == nullptr) return std::nullopt;
+  const auto a = LeastOf(binary->a), b = LeastOf(binary->b);
+  if (binary->op == BinaryOp::kMax && a.has_value() != b.has_value()) return a ? a : b;
+  if (binary->op == BinaryOp::kFloorMod && b.value_or(-1) >= 0) return 0;
+  if (const auto* taken = binary->b.as<ir::IntImmObj>(); taken && binary->op == BinaryOp::kSub)
+    return a && b && *b == taken->value ? Bounded(*a - *b) : std::nullopt;
+  if (!a || !b) return std::nullopt;
+  const bool both = *a >= 0 && *b >= 0;
+  if (binary->op == BinaryOp::kFloorDiv && *b >= 1) return std::min<int64_t>(*a, 0);
+  switch (binary->op) {
+    case BinaryOp::kAdd: return Bounded(*a + *b);
+    case BinaryOp::kMul: return both ? Bounded(*a * *b) : std::nullopt;
+    case BinaryOp::kMin: return std::min(*a, *b);
+    case BinaryOp::kMax: return std::max(*a, *b);
+    case BinaryOp::kDiv:
+    case BinaryOp::kFloorDiv:
+    case BinaryOp::kMod: return both ? std::optional<int64_t>(0) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+void ProgramEmitter::NoteLeast(const ir::Var& var, const Expr& value) {
+  if (const auto least = LeastOf(value)) least_[var.get()] = *least;
 }
 
 }  // namespace relaxvm::codegen

@@ -157,7 +157,7 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
   Value* begin = task->getArg(2);
   Value* min = b_.CreateAdd(EvalIndex(s->min), begin, "", false, /*HasNSW=*/true);
   Value* extent = b_.CreateSub(task->getArg(3), begin);
-  if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
+  NoteLeast(s->loop_var, s->min);
   EmitShare(s, min, extent);
   --depth_of_parallel_;
   Return(b_.getInt32(0));
@@ -167,7 +167,53 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
   return task;
 }
 
-// One thread's iterations; twice when results may be streamed.
+// Are there loops in `body` marked as kStores, and is every store of a whole vector of a result in
+// one of them?
+bool ProgramEmitter::MarksItsStores(const tir::Stmt& body) const {
+  bool any = false, all = true;
+  std::unordered_set<const ffi::Object*> marked;
+  auto stores_result = [&](const ffi::ObjectRef& node) {
+    const auto* store = node.as<tir::BufferStoreObj>();
+    if (store == nullptr || store->predicate.defined() || store->value.dtype().lanes == 1)
+      return false;
+    auto slot = f_->buffers.find(store->buffer.get());
+    return slot != f_->buffers.end() && slot->second.role == BufferSlot::Role::kOutput;
+  };
+  // A loop is visited after what is in it.
+  tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
+    const auto* loop = node.as<tir::ForObj>();
+    if (loop == nullptr || !loop->annotations.count(kStores)) return;
+    tir::PostOrderVisit(loop->body, [&](const ffi::ObjectRef& inner) {
+      if (stores_result(inner)) any = marked.insert(inner.get()).second;
+    });
+  });
+  tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
+    if (stores_result(node) && !marked.count(node.get())) all = false;
+  });
+  return any && all;
+}
+
+// Both ways to store, one of which is taken at run time.
+void ProgramEmitter::EmitBothWays(llvm::Value* stream, llvm::function_ref<void()> body) {
+  llvm::LLVMContext& context = module_->getContext();
+  auto* past = llvm::BasicBlock::Create(context, "stream", f_->function);
+  auto* plain = llvm::BasicBlock::Create(context, "plain", f_->function);
+  auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
+  b_.CreateCondBr(stream, past, plain);
+  for (auto* block : {past, plain}) {
+    b_.SetInsertPoint(block);
+    f_->memo.clear();
+    streaming_ = block == past;
+    body();
+    streaming_ = false;
+    b_.CreateBr(join);
+  }
+  b_.SetInsertPoint(join);
+  f_->memo.clear();
+}
+
+// One thread's iterations.  When results may be streamed, the loops that store them have both ways,
+// or all of it is there twice.
 void ProgramEmitter::EmitShare(const tir::ForObj* s, Value* min, Value* extent) {
   auto loop = [&] { EmitSerialLoop(s->loop_var, min, extent, s->body, /*poll=*/true); };
   auto annotation = s->annotations.find(kStreamIf);
@@ -179,23 +225,21 @@ void ProgramEmitter::EmitShare(const tir::ForObj* s, Value* min, Value* extent) 
     Value* low = b_.CreateAnd(b_.CreatePtrToInt(slot.data, b_.getInt64Ty()), b_.getInt64(63));
     stream = b_.CreateAnd(stream, b_.CreateICmpEQ(low, b_.getInt64(0)));
   }
-  llvm::LLVMContext& context = module_->getContext();
-  auto* past = llvm::BasicBlock::Create(context, "stream", f_->function);
-  auto* plain = llvm::BasicBlock::Create(context, "plain", f_->function);
-  auto* join = llvm::BasicBlock::Create(context, "join", f_->function);
-  b_.CreateCondBr(stream, past, plain);
-  b_.SetInsertPoint(past);
-  streaming_ = true;
-  loop();
-  streaming_ = false;
   // What goes past the caches is not ordered with the store that tells of the loop's end.
-  b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, llvm::ArrayRef<llvm::Type*>(),
-                     llvm::ArrayRef<Value*>());
-  b_.CreateBr(join);
-  b_.SetInsertPoint(plain);
+  auto fence = [&] {
+    b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, llvm::ArrayRef<llvm::Type*>(),
+                       llvm::ArrayRef<Value*>());
+  };
+  if (!MarksItsStores(s->body)) {
+    return EmitBothWays(stream, [&] {
+      loop();
+      if (streaming_) fence();
+    });
+  }
+  stream_ = stream;
   loop();
-  b_.CreateBr(join);
-  b_.SetInsertPoint(join);
+  stream_ = nullptr;
+  When(stream, fence);
 }
 
 }  // namespace relaxvm::codegen

@@ -58,7 +58,7 @@ void ProgramEmitter::VisitBufferStore(const tir::BufferStoreObj* s) {
 void ProgramEmitter::VisitBind(const tir::BindObj* s) {
   f_->memo.clear();
   f_->vars[s->var.get()] = Eval(s->value);
-  if (IsNonNegative(s->value)) nonnegative_.insert(s->var.get());
+  NoteLeast(s->var, s->value);
   f_->memo.clear();
 }
 
@@ -189,8 +189,11 @@ void ProgramEmitter::VisitFor(const tir::ForObj* s) {
   }
   Value* min = Eval(s->min);
   Value* count = Eval(s->extent);
-  if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
-  EmitSerialLoop(s->loop_var, min, count, s->body, /*poll=*/false, s->annotations);
+  NoteLeast(s->loop_var, s->min);
+  auto loop = [&] {
+    EmitSerialLoop(s->loop_var, min, count, s->body, /*poll=*/false, s->annotations);
+  };
+  return stream_ != nullptr && s->annotations.count(kStores) ? EmitBothWays(stream_, loop) : loop();
 }
 
 void ProgramEmitter::EmitPrefetches(const ir::DictAttrs& annotations) {
@@ -220,7 +223,7 @@ void ProgramEmitter::EmitPrefetch(const ir::Expr& e, int cache) {
 
 void ProgramEmitter::EmitUnrolledLoop(const tir::ForObj* s, int64_t extent) {
   Value* min = Eval(s->min);
-  if (IsNonNegative(s->min)) nonnegative_.insert(s->loop_var.get());
+  NoteLeast(s->loop_var, s->min);
   for (int64_t i = 0; i < extent; ++i) {
     Value* step = ops_.IntConstant(s->loop_var.dtype(), i);
     f_->vars[s->loop_var.get()] = b_.CreateAdd(min, step);

@@ -20,6 +20,10 @@
 
 namespace relaxvm::codegen {
 
+// Annotation of a serial loop that stores results and computes nothing: where they may go past the
+// caches, it alone is there twice.
+inline constexpr const char* kStores = "stores";
+
 namespace ffi = tvm::ffi;
 
 struct Check;
@@ -137,6 +141,8 @@ class ProgramEmitter : private tir::StmtVisitor {
   void EmitParallelLoop(const tir::ForObj* s);
   llvm::Function* EmitTask(const tir::ForObj* s, const struct Capture& capture);
   void EmitShare(const tir::ForObj* s, llvm::Value* min, llvm::Value* extent);
+  bool MarksItsStores(const tir::Stmt& body) const;
+  void EmitBothWays(llvm::Value* stream, llvm::function_ref<void()> body);
 
   // ---- emit_expr.cc
   llvm::Value* Eval(const ir::Expr& e);
@@ -159,7 +165,9 @@ class ProgramEmitter : private tir::StmtVisitor {
   llvm::Value* EmitMaskedChoice(const ir::IntrinObj* e, llvm::Value* condition);
   llvm::Value* RampBelow(
       const ir::BinaryObj* e);  // ramp < n, without wide vectors; null for other forms
-  bool IsNonNegative(const ir::Expr& e) const;
+  // What an integer is known to be at least, if that is known.
+  std::optional<int64_t> LeastOf(const ir::Expr& e) const;
+  void NoteLeast(const ir::Var& var, const ir::Expr& value);  // which is at least that of `value`
   const BufferSlot& SlotOf(const tir::BufferLoadObj* e);
   llvm::Value* EmitByteTable(const BufferSlot& slot, const tir::BufferLoadObj* e);
   llvm::Value* LoadBits(const tir::BufferLoadObj* e, DLDataType result);
@@ -201,8 +209,9 @@ class ProgramEmitter : private tir::StmtVisitor {
   bool flush_subnormals_ = false;  // tir::kFlushSubnormals, on a machine that gains from it
   int num_tasks_ = 0;
   int depth_of_parallel_ = 0;
-  bool streaming_ = false;  // whole vectors of results go past the caches
-  std::unordered_set<const ffi::Object*> nonnegative_;  // variables
+  bool streaming_ = false;         // whole vectors of results go past the caches
+  llvm::Value* stream_ = nullptr;  // do those of loops marked as kStores?
+  std::unordered_map<const ffi::Object*, int64_t> least_;  // of variables
   std::unordered_map<std::string, llvm::Constant*> texts_;
 };
 

@@ -130,7 +130,7 @@ Value* ValueOps::Splat(Value* scalar, int lanes) {
 
 // ---- operators ------------------------------------------------------------------------------
 
-Value* ValueOps::Binary(BinaryOp op, Value* a, Value* b, DLDataType t, bool nonnegative) {
+Value* ValueOps::Binary(BinaryOp op, Value* a, Value* b, DLDataType t, const Least& least) {
   if (ir::IsComparison(op)) return Compare(op, a, b, t);
   if (op == BinaryOp::kMin || op == BinaryOp::kMax) return MinMax(op == BinaryOp::kMax, a, b, t);
   if (IsFloat(t)) return RoundTo(FloatBinary(op, a, b, t), t);
@@ -141,7 +141,7 @@ Value* ValueOps::Binary(BinaryOp op, Value* a, Value* b, DLDataType t, bool nonn
     case BinaryOp::kDiv:
     case BinaryOp::kMod:
     case BinaryOp::kFloorDiv:
-    case BinaryOp::kFloorMod: return IntDivide(op, a, b, t, nonnegative);
+    case BinaryOp::kFloorMod: return IntDivide(op, a, b, t, least);
     case BinaryOp::kAnd:
     case BinaryOp::kBitAnd: return b_.CreateAnd(a, b);
     case BinaryOp::kOr:
@@ -245,7 +245,7 @@ Value* ValueOps::Shift(BinaryOp op, Value* a, Value* b, DLDataType t) {
   return b_.CreateSelect(in_range, shifted, Constant::getNullValue(a->getType()));
 }
 
-Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, bool nonnegative) {
+Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, const Least& least) {
   bool is_signed = IsInt(t);
   if (IsBool(t)) {
     bool quotient = op == BinaryOp::kDiv || op == BinaryOp::kFloorDiv;
@@ -255,11 +255,22 @@ Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, bool n
   if (auto* vector = divisor && t.lanes > 1 ? divisor->getSplatValue() : divisor) {
     if (auto* scalar = llvm::dyn_cast<llvm::ConstantInt>(vector);
         scalar && !scalar->isZero() && !scalar->isMinusOne()) {
-      return IntDivideByConstant(op, a, divisor, is_signed, nonnegative);
+      return IntDivideByConstant(op, a, divisor, is_signed, least.a.value_or(-1) >= 0);
     }
   }
-  Value* zero = Constant::getNullValue(a->getType());
+  const bool wants_rest = op == BinaryOp::kMod || op == BinaryOp::kFloorMod;
+  const bool rounds_down = op == BinaryOp::kFloorDiv || op == BinaryOp::kFloorMod;
   Value* one = llvm::ConstantInt::get(a->getType(), 1);
+  if (is_signed && least.a.has_value() && least.b.value_or(0) >= 1) {
+    if (*least.a >= 0) return wants_rest ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+    // One divisor more makes it a number of at least 0.
+    if (rounds_down && *least.a >= -*least.b) {
+      Value* more = b_.CreateAdd(a, b);
+      return wants_rest ? b_.CreateURem(more, b) : b_.CreateSub(b_.CreateUDiv(more, b), one);
+    }
+  }
+  if (least.a.value_or(-1) >= 0 && least.b.value_or(-1) >= 0) is_signed = false;
+  Value* zero = Constant::getNullValue(a->getType());
   Value* by_zero = b_.CreateICmpEQ(b, zero);
   Value* unsafe = by_zero;
   Value* by_minus_one = nullptr;
@@ -270,16 +281,13 @@ Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, bool n
   Value* safe = b_.CreateSelect(unsafe, one, b);
   Value* quotient = is_signed ? b_.CreateSDiv(a, safe) : b_.CreateUDiv(a, safe);
   Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, safe));
-  bool floors = is_signed && (op == BinaryOp::kFloorDiv || op == BinaryOp::kFloorMod);
-  if (floors) {
+  if (is_signed && rounds_down) {
     Value* adjust =
         b_.CreateAnd(b_.CreateICmpNE(rest, zero), b_.CreateICmpSLT(b_.CreateXor(rest, safe), zero));
     quotient = b_.CreateSub(quotient, b_.CreateZExt(adjust, a->getType()));
     rest = b_.CreateSelect(adjust, b_.CreateAdd(rest, safe), rest);
   }
-  if (op == BinaryOp::kMod || op == BinaryOp::kFloorMod) {
-    return b_.CreateSelect(unsafe, zero, rest);
-  }
+  if (wants_rest) return b_.CreateSelect(unsafe, zero, rest);
   if (is_signed) quotient = b_.CreateSelect(by_minus_one, b_.CreateNeg(a), quotient);
   return b_.CreateSelect(by_zero, zero, quotient);
 }

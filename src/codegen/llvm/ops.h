@@ -39,6 +39,11 @@ struct TargetTraits {
   DotOf bytes = DotOf::kNone;  // four unsigned and signed ones, into int32
 };
 
+// Lower bounds of two operands.
+struct Least {
+  std::optional<int64_t> a, b;
+};
+
 class ValueOps {
  public:
   ValueOps(llvm::IRBuilder<>& builder, const TargetTraits& traits) : b_(builder), traits_(traits) {}
@@ -52,9 +57,10 @@ class ValueOps {
   llvm::Value* FloatConstant(DLDataType t, double value);
   llvm::Value* Splat(llvm::Value* scalar, int lanes);
 
-  // `t` is the dtype of the operands.  `nonnegative`: signed operands are known to be at least 0.
+  // `t` is the dtype of the operands, `least` what they are known to be at least: divisions of
+  // signed numbers become shorter.
   llvm::Value* Binary(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t,
-                      bool nonnegative = false);
+                      const Least& least = {});
   llvm::Value* Cast(llvm::Value* v, DLDataType from, DLDataType to);
   // Every intrinsic but kIfThenElse; `t` is the dtype of the first argument.
   llvm::Value* Intrin(ir::Intrin intrin, llvm::ArrayRef<llvm::Value*> args, DLDataType t,
@@ -79,7 +85,7 @@ class ValueOps {
 
  private:
   llvm::Value* IntDivide(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t,
-                         bool nonnegative);
+                         const Least& least);
   llvm::Value* IntDivideByConstant(ir::BinaryOp op, llvm::Value* a, llvm::Constant* divisor,
                                    bool is_signed, bool nonnegative);
   llvm::Value* Shift(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);

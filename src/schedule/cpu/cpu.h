@@ -21,6 +21,9 @@ inline constexpr const char* kMostThreads = "most_threads";
 // Annotation of a parallel loop: a bool expression; where it holds, results are written past the
 // caches.  Stores of whole vectors must then start at multiples of the vector.
 inline constexpr const char* kStreamIf = "stream_if";
+// Annotation of a serial loop that stores results and computes nothing: code that is long keeps its
+// stores there, to have nothing else twice for kStreamIf.
+inline constexpr const char* kStores = "stores";
 // Annotation of a serial loop: a load of one element or a ramp of them, whose cache lines are
 // fetched into the second cache in each iteration; its index may lie outside of the buffer.
 inline constexpr const char* kPrefetch = "prefetch";
@@ -86,9 +89,10 @@ struct RowForm {
 // of `bytes` bytes.  What `seq` takes up makes the rows of the result.
 void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* seq);
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
-// Absent when it has another form.  `past_caches`: results are written past the caches.
-std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
-                                     arith::Analyzer* analyzer);
+// Absent when it has another form.  `past_caches`: are results written past the caches?  Absent too
+// where that is known at run time alone and both ways have nothing in common.
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Expr& past_caches,
+                                     const Machine& traits, arith::Analyzer* analyzer);
 // An elementwise stage that puts a few runs of memory side by side element by element, or takes
 // them apart.  Absent when it has another form.
 std::optional<RowForm> EmitInterleave(const Stage& flat, const Machine& machine,

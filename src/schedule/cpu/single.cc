@@ -95,16 +95,7 @@ class SingleStage {
     if (flat.spatial.empty()) return Alone(flat);
     if (const auto moved = EmitInterleave(flat, context_->machine, &context_->analyzer))
       return OverRows(moved->rows, moved->body, moved->work);
-    if (auto turned =
-            EmitTranspose(flat, /*past_caches=*/false, context_->machine, &context_->analyzer)) {
-      const Stmt plain = OverRows(turned->rows, turned->body, turned->work);
-      const Expr stream_if = turned->streams ? StreamIf(flat) : Expr();
-      if (!stream_if.defined()) return plain;
-      const RowForm past =
-          *EmitTranspose(flat, /*past_caches=*/true, context_->machine, &context_->analyzer);
-      const Stmt streamed = OverRows(past.rows, past.body, past.work, stream_if);
-      return ir::IsIntValue(stream_if, 1) ? streamed : tir::IfThenElse(stream_if, streamed, plain);
-    }
+    if (const Stmt turned = Turned(flat); turned.defined()) return turned;
     if (flat.spatial.size() == 1) return EmitRun(flat);
     // The last axis that the store walks contiguously stays inside; the others are rows.
     size_t inner = flat.spatial.size() - 1;
@@ -149,6 +140,22 @@ class SingleStage {
     }
     return OverRows(rows, EmitNest(row, context_->machine, &context_->analyzer), WorkOf(row),
                     StreamIf(flat));
+  }
+
+  // By square tiles; null: `flat` has another form.
+  Stmt Turned(const Stage& flat) {
+    auto emit = [&](const Expr& past_caches) {
+      return EmitTranspose(flat, past_caches, context_->machine, &context_->analyzer);
+    };
+    const auto plain = emit(0);
+    if (!plain.has_value()) return Stmt();
+    const Expr stream_if = plain->streams ? StreamIf(flat) : Expr();
+    if (!stream_if.defined()) return OverRows(plain->rows, plain->body, plain->work);
+    if (const auto both = emit(stream_if))
+      return OverRows(both->rows, both->body, both->work, stream_if);
+    const auto past = emit(1);
+    return tir::IfThenElse(stream_if, OverRows(past->rows, past->body, past->work, stream_if),
+                           OverRows(plain->rows, plain->body, plain->work));
   }
 
   // Is `rows` the axis that a window moves along, beside at most a batch, and is something read for

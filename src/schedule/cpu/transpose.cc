@@ -44,13 +44,15 @@ constexpr int64_t kStreamBytes = 32;  // shorter vectors do not fill a line soon
 
 class TransposeEmitter {
  public:
-  TransposeEmitter(const Stage& stage, bool past_caches, const Machine& traits,
+  TransposeEmitter(const Stage& stage, const Expr& past_caches, const Machine& traits,
                    arith::Analyzer* analyzer)
       : stage_(stage),
-        block_(past_caches ? PastCaches(traits) : kPlain),
+        past_caches_(past_caches),
         analyzer_(analyzer),
-        lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))),
-        past_caches_(past_caches) {}
+        lanes_(std::min(kMaxLanes, traits.Lanes(ElemBytes(stage)))) {
+    if (!ir::IsIntValue(past_caches, 0)) shapes_.push_back(PastCaches(traits));
+    if (!ir::IsIntValue(past_caches, 1)) shapes_.push_back(kPlain);
+  }
 
   // Finds the axes that are walked by reads and by writes; false when there are none.
   bool Find() {
@@ -82,37 +84,46 @@ class TransposeEmitter {
     to_ = *to;
     from_ = *from;
     if (turned_.empty()) return false;
-    by_copy_ = past_caches_ && lanes_ * ElemBytes(stage_) < kLineBytes && RowsShareSets();
-    if (by_copy_) block_ = kPlain;
-    return true;
+    by_copy_ = !ir::IsIntValue(past_caches_, 0) && lanes_ * ElemBytes(stage_) < kLineBytes &&
+               RowsShareSets();
+    if (by_copy_) shapes_.front() = kPlain;
+    // What is turned round in memory, or fetched into another cache, has code of its own.
+    return shapes_.size() == 1 || (!by_copy_ && shapes_[0].prefetch == shapes_[1].prefetch);
   }
 
   // One block.
   RowForm Run() {
     const int64_t bytes = ElemBytes(stage_);
-    const int64_t block_to = std::max(lanes_, block_.run_bytes / bytes);
-    const Axis rows_to = Blocks("block_to", to_, block_to);
-    const Axis rows_from = Blocks("block_from", from_, block_.from);
-    const Expr first_to = rows_to.var * Expr(block_to), first_from = rows_from.var * block_.from;
+    const Axis rows_to{Var("block_to", Int(64)), OfBlock([&](const BlockShape& block) {
+                         return ir::CeilDiv(to_.extent, To(block));
+                       })};
+    const Axis rows_from{Var("block_from", Int(64)), OfBlock([&](const BlockShape& block) {
+                           return ir::CeilDiv(from_.extent, block.from);
+                         })};
+    const Expr block_to = OfBlock([&](const BlockShape& block) { return Expr(To(block)); });
+    const Expr block_from = OfBlock([](const BlockShape& block) { return Expr(block.from); });
+    const Expr first_to = rows_to.var * block_to, first_from = rows_from.var * block_from;
     Var tile_to("tile_to", Int(64)), tile_from("tile_from", Int(64));
     const Expr to = first_to + tile_to * Expr(lanes_), from = first_from + tile_from * Expr(lanes_);
     const Place place{first_to, first_from};
     if (by_copy_) {
       // Columns of the block do not begin a power of two apart.
-      pitch_ = block_to + kLineBytes / bytes;
-      copy_ = Buffer("block", {Expr(block_.from * pitch_)}, (*stage_.out).elem_dtype(), "global");
+      pitch_ = To(kPlain) + kLineBytes / bytes;
+      copy_ = Buffer("block", {Expr(kPlain.from * pitch_)}, (*stage_.out).elem_dtype(), "global");
       copied_ = place;
     }
-    Stmt body = Tile(to, from, /*edge=*/false);
+    Stmt body = WholeTile(to, from);
     const Expr to_fits = ir::LessEqual(to + Expr(lanes_), to_.extent);
     const Expr from_fits = ir::LessEqual(from + Expr(lanes_), from_.extent);
     const bool to_divides = Divides(to_), from_divides = Divides(from_);
     if (!to_divides || !from_divides) {
       Expr fits = to_divides ? from_fits : from_divides ? to_fits : ir::And(to_fits, from_fits);
-      body = tir::IfThenElse(fits, body, Tile(to, from, /*edge=*/true));
+      body = tir::IfThenElse(fits, body, TileAtEdge(to, from));
     }
-    const Expr tiles_to = TilesOf(to_, first_to, block_to),
-               tiles_from = TilesOf(from_, first_from, block_.from);
+    const Expr tiles_to =
+        OfBlock([&](const BlockShape& block) { return TilesOf(to_, first_to, To(block)); });
+    const Expr tiles_from =
+        OfBlock([&](const BlockShape& block) { return TilesOf(from_, first_from, block.from); });
     RowForm form;
     for (const Axis& axis : stage_.spatial) {
       if (!axis.var.same_as(to_.var) && !axis.var.same_as(from_.var)) form.rows.push_back(axis);
@@ -121,21 +132,24 @@ class TransposeEmitter {
       // Rows of the operand are read as they lie, block after block.
       body = Loop(tile_from, tiles_from, ForKind::kSerial, body);
       body = Loop(tile_to, tiles_to, ForKind::kSerial, body);
-      form.body = SeqStmt::Flatten(
-          ffi::Array<Stmt>{tir::AllocBuffer(*copy_), body, StoreCopy(tiles_to, block_to)});
+      form.body =
+          SeqStmt::Flatten(ffi::Array<Stmt>{tir::AllocBuffer(*copy_), body, StoreCopy(tiles_to)});
       form.rows.push_back(rows_to);
       form.rows.push_back(rows_from);
     } else {
       body = Loop(tile_to, tiles_to, ForKind::kSerial, body);
-      const Expr number = tile_from * Expr(block_to / lanes_) + tile_to;
-      const int64_t num_tiles = (block_to / lanes_) * (block_.from / lanes_);
-      body = FetchingNext(body, place, number, num_tiles, block_to);
+      body = FetchingNext(body, place, [&](const BlockShape& block) {
+        const int64_t in_row = To(block) / lanes_;
+        return Number{tile_from * Expr(in_row) + tile_to, in_row * (block.from / lanes_)};
+      });
       form.body = Loop(tile_from, tiles_from, ForKind::kSerial, body);
       form.rows.push_back(rows_from);
       form.rows.push_back(rows_to);
     }
-    form.work = ir::Min(from_.extent, block_.from) * ir::Min(to_.extent, Expr(block_to)) *
-                Expr(CostOf(stage_.value) + 1);
+    form.work = OfBlock([&](const BlockShape& block) {
+      return ir::Min(from_.extent, block.from) * ir::Min(to_.extent, To(block)) *
+             Expr(CostOf(stage_.value) + 1);
+    });
     form.streams = lanes_ * bytes >= kStreamBytes;
     return form;
   }
@@ -150,8 +164,21 @@ class TransposeEmitter {
     return block;
   }
 
+  int64_t To(const BlockShape& block) const {
+    return std::max(lanes_, block.run_bytes / ElemBytes(stage_));
+  }
+
+  // What `of` says of the block's shape, which may be chosen at run time.
+  Expr OfBlock(const std::function<Expr(const BlockShape&)>& of) const {
+    const Expr first = analyzer_->Simplify(of(shapes_.front()));
+    if (shapes_.size() == 1) return first;
+    const Expr second = analyzer_->Simplify(of(shapes_.back()));
+    if (analyzer_->ProveEqual(first, second)) return first;
+    return ir::Select(past_caches_, first, second);
+  }
+
   // The block that lies turned round in memory of its own goes to the result, row by row.
-  Stmt StoreCopy(const Expr& tiles_to, int64_t block_to) const {
+  Stmt StoreCopy(const Expr& tiles_to) const {
     Var row("row", Int(64)), tile("tile_to", Int(64)), lane("lane", Int(64));
     const Expr in_row = tile * Expr(lanes_) + lane;
     ffi::Map<Var, Expr> map;
@@ -162,11 +189,14 @@ class TransposeEmitter {
     const Stmt store = For(lane, 0, lanes_, ForKind::kVectorized,
                            BufferStore(*stage_.out, copy_->Load({row * Expr(pitch_) + in_row}),
                                        {tir::Substitute(stage_.indices[0], map)}, predicate));
-    const Expr rows = analyzer_->Simplify(ir::Min(block_.from, from_.extent - copied_.first_from));
-    const Stmt tiles = Loop(tile, tiles_to, ForKind::kSerial, store);
-    return FetchingNext(Loop(row, rows, ForKind::kSerial, tiles), copied_, row, block_.from,
-                        block_to);
+    const Expr rows = analyzer_->Simplify(ir::Min(kPlain.from, from_.extent - copied_.first_from));
+    const Stmt tiles = For(tile, 0, tiles_to, ForKind::kSerial, store);
+    const Stmt all = Loop(row, rows, ForKind::kSerial, Storing(tiles));
+    return FetchingNext(all, copied_,
+                        [&](const BlockShape& block) { return Number{row, block.from}; });
   }
+
+  static Stmt Storing(const Stmt& loop) { return Annotated(loop.as<ForObj>(), kStores, 1); }
 
   // Do rows of the operand, as far as is known, fall into few sets of the caches?
   bool RowsShareSets() const {
@@ -184,9 +214,6 @@ class TransposeEmitter {
                                                                                              : 2;
   }
 
-  Axis Blocks(const char* name, const Axis& axis, int64_t elems) const {
-    return {Var(name, Int(64)), analyzer_->Simplify(ir::CeilDiv(axis.extent, Expr(elems)))};
-  }
   // Tiles along `axis` in the block that begins at `first`.
   Expr TilesOf(const Axis& axis, const Expr& first, int64_t elems) const {
     if (auto extent = ir::AsInt(axis.extent); extent.has_value() && extent.value() <= elems)
@@ -200,37 +227,51 @@ class TransposeEmitter {
   };
   // Where the block begins that comes after this one: below in the same columns, or at the top of
   // the next ones; by copy to the right in the same rows.
-  Place Next(const Place& place, int64_t block_to) const {
+  Place Next(const Place& place, const BlockShape& block) const {
     if (by_copy_) {
-      const Expr right = place.first_from + block_.from;
+      const Expr right = place.first_from + block.from;
       const Expr last = ir::GreaterEqual(right, from_.extent);
-      return {ir::Select(last, place.first_to + Expr(block_to), place.first_to),
+      return {ir::Select(last, place.first_to + Expr(To(block)), place.first_to),
               ir::Select(last, Expr(0), right)};
     }
-    const Expr below = place.first_to + Expr(block_to);
+    const Expr below = place.first_to + Expr(To(block));
     const Expr last = ir::GreaterEqual(below, to_.extent);
     return {ir::Select(last, Expr(0), below),
-            ir::Select(last, place.first_from + block_.from, place.first_from)};
+            ir::Select(last, place.first_from + block.from, place.first_from)};
   }
 
-  // `body` is a loop of which iteration `number` of `count` in a block fetches some lines of the
-  // next block: all of them by the last one.
-  Stmt FetchingNext(const Stmt& body, const Place& place, const Expr& number, int64_t count,
-                    int64_t block_to) const {
+  struct Number {  // of an iteration in a block, and how many there are
+    Expr value;
+    int64_t count;
+  };
+  // `body` is a loop each iteration of which fetches some lines of the next block: all of them by
+  // the last one.
+  Stmt FetchingNext(const Stmt& body, const Place& place,
+                    const std::function<Number(const BlockShape&)>& number) const {
     const auto* loop = body.as<ForObj>();
     if (loop == nullptr) return body;
     const int64_t line = std::max<int64_t>(1, kLineBytes / ElemBytes(stage_));
-    const int64_t per_row = block_.from / line;
-    const int64_t lines = std::max<int64_t>(1, block_to * per_row / count);
-    if (per_row % lines != 0) return body;
-    const Place next = Next(place, block_to);
+    auto per_row = [&](const BlockShape& block) { return block.from / line; };
+    auto lines_of = [&](const BlockShape& block) {
+      return std::max<int64_t>(1, To(block) * per_row(block) / number(block).count);
+    };
+    const int64_t lines = lines_of(shapes_.front());
+    for (const BlockShape& block : shapes_) {
+      if (lines_of(block) != lines || per_row(block) % lines != 0) return body;
+    }
     ffi::Map<Var, Expr> map;
-    map.Set(to_.var, next.first_to + ir::FloorDiv(number, per_row / lines));
-    map.Set(from_.var,
-            next.first_from + ir::FloorMod(number, per_row / lines) * Expr(lines * line));
+    map.Set(to_.var, OfBlock([&](const BlockShape& block) {
+              const int64_t in_row = per_row(block) / lines;
+              return Next(place, block).first_to + ir::FloorDiv(number(block).value, in_row);
+            }));
+    map.Set(from_.var, OfBlock([&](const BlockShape& block) {
+              const int64_t in_row = per_row(block) / lines;
+              return Next(place, block).first_from +
+                     ir::FloorMod(number(block).value, in_row) * Expr(lines * line);
+            }));
     Expr at = tir::Substitute(turned_.front()->indices[0], map);
     if (lines > 1) at = ir::RampExpr(at, line, lines);
-    return Annotated(loop, block_.prefetch, Buffer(turned_.front()->buffer).Load({at}));
+    return Annotated(loop, shapes_.front().prefetch, Buffer(turned_.front()->buffer).Load({at}));
   }
 
   bool LongEnough(const Axis& axis) const {
@@ -240,76 +281,119 @@ class TransposeEmitter {
     return analyzer_->ProveEqual(ir::FloorMod(axis.extent, lanes_), 0);
   }
 
-  Stmt Tile(const Expr& to, const Expr& from, bool edge) {
-    ffi::Array<Stmt> seq;
+  // Row `row` of a tile of the result; `inside`: the lanes that it has (null: all).
+  Expr Value(const std::vector<Buffer>& tiles, const Expr& row, const Var& lane, const Expr& to,
+             const Expr& from, const Expr& inside) const {
     LoadReplacer replacer;
+    for (size_t i = 0; i < turned_.size(); ++i)
+      replacer.values.emplace_back(turned_[i].get(), tiles[i].Load({row * Expr(lanes_) + lane}));
+    const Expr value =
+        tir::Substitute(replacer.Mutate(stage_.value), Coordinates(to + lane, from + row));
+    return inside.defined() ? PredicateLoads(value, lane, inside) : value;
+  }
+
+  ffi::Map<Var, Expr> Coordinates(const Expr& to, const Expr& from) const {
+    ffi::Map<Var, Expr> map;
+    map.Set(to_.var, to);
+    map.Set(from_.var, from);
+    return map;
+  }
+
+  // Where row `row` of a tile goes.
+  BufferStore StoreOf(const Expr& value, const Expr& row, const Expr& lane, const Expr& to,
+                      const Expr& from, const Expr& inside) const {
+    if (!by_copy_) {
+      const Expr index = tir::Substitute(stage_.indices[0], Coordinates(to + lane, from + row));
+      return BufferStore(*stage_.out, value, {index}, inside);
+    }
+    // There is room for all of a tile.
+    const Expr column = to + lane - copied_.first_to;
+    return BufferStore(*copy_, value, {(from + row - copied_.first_from) * Expr(pitch_) + column});
+  }
+
+  Buffer Square(const char* name, DLDataType type) const {
+    return Buffer(name, {Expr(lanes_ * lanes_)}, type, "local");
+  }
+
+  Stmt WholeTile(const Expr& to, const Expr& from) const {
+    ffi::Array<Stmt> seq;
     std::vector<Buffer> tiles;
     for (const BufferLoad& load : turned_) {
-      Buffer tile("turned", {Expr(lanes_ * lanes_)}, load.dtype(), "local");
-      seq.push_back(tir::AllocBuffer(tile));
-      Turn(load, tile, to, from, edge, &seq);
-      tiles.push_back(tile);
+      tiles.push_back(Square("turned", load.dtype()));
+      seq.push_back(tir::AllocBuffer(tiles.back()));
+      for (int64_t row = 0; row < lanes_; ++row)
+        seq.push_back(LoadRow(load, tiles.back(), Expr(row), to + Expr(row), from, Expr()));
+      Turn(tiles.back(), &seq);
     }
+    const Buffer done = Square("done", (*stage_.out).elem_dtype());
+    seq.push_back(tir::AllocBuffer(done));
+    ffi::Array<Stmt> stores;
     for (int64_t row = 0; row < lanes_; ++row) {
-      Var lane("lane", Int(64));
-      replacer.values.clear();
-      for (size_t i = 0; i < turned_.size(); ++i) {
-        replacer.values.emplace_back(turned_[i].get(), tiles[i].Load({Expr(row * lanes_) + lane}));
-      }
-      ffi::Map<Var, Expr> map;
-      map.Set(to_.var, to + lane);
-      map.Set(from_.var, from + Expr(row));
-      Expr value = replacer.Mutate(stage_.value), predicate;
-      value = tir::Substitute(value, map);
-      if (edge) {
-        predicate = ir::Less(lane, to_.extent - to);
-        value = PredicateLoads(value, lane, predicate);
-      }
-      Buffer out = *stage_.out;
-      Expr index = tir::Substitute(stage_.indices[0], map);
-      if (by_copy_) {
-        out = *copy_;
-        index =
-            (from + Expr(row) - copied_.first_from) * Expr(pitch_) + (to + lane - copied_.first_to);
-        predicate = Expr();  // there is room for all of a tile
-      }
-      Stmt store =
-          For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(out, value, {index}, predicate));
-      if (edge) store = tir::IfThenElse(ir::Less(from + Expr(row), from_.extent), store);
-      seq.push_back(store);
+      Var lane("lane", Int(64)), same("lane", Int(64));
+      const Expr value = Value(tiles, Expr(row), lane, to, from, Expr());
+      seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
+                        BufferStore(done, value, {Expr(row * lanes_) + lane})));
+      stores.push_back(
+          For(same, 0, lanes_, ForKind::kVectorized,
+              StoreOf(done.Load({Expr(row * lanes_) + same}), Expr(row), same, to, from, Expr())));
     }
+    seq.push_back(
+        Storing(For(Var("once", Int(64)), 0, 1, ForKind::kSerial, SeqStmt::Flatten(stores))));
     return SeqStmt::Flatten(seq);
   }
 
-  // Fills `tile` with the loaded square, turned round.
-  void Turn(const BufferLoad& load, const Buffer& tile, const Expr& to, const Expr& from, bool edge,
-            ffi::Array<Stmt>* seq) const {
-    std::vector<Expr> rows;
-    for (int64_t row = 0; row < lanes_; ++row) {
-      Var lane("lane", Int(64));
-      ffi::Map<Var, Expr> map;
+  // A tile of which there is a part: its rows come and go one after the other, which is little
+  // code.
+  Stmt TileAtEdge(const Expr& to, const Expr& from) const {
+    ffi::Array<Stmt> seq;
+    std::vector<Buffer> tiles;
+    for (const BufferLoad& load : turned_) {
+      tiles.push_back(Square("turned", load.dtype()));
+      seq.push_back(tir::AllocBuffer(tiles.back()));
+      Var row("row", Int(64));
       // Rows outside of the tensor read the last one; nothing of them is stored.
-      map.Set(to_.var, edge ? ir::Min(to + Expr(row), to_.extent - 1) : to + Expr(row));
-      map.Set(from_.var, from + lane);
-      Expr value = tir::Substitute(Expr(load), map);
-      if (edge) value = PredicateLoads(value, lane, ir::Less(lane, from_.extent - from));
-      seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized,
-                         BufferStore(tile, value, {Expr(row * lanes_) + lane})));
+      const Expr at = Divides(to_) ? to + row : ir::Min(to + row, to_.extent - 1);
+      const Expr limit = Divides(from_) ? Expr() : from_.extent - from;
+      seq.push_back(
+          For(row, 0, lanes_, ForKind::kSerial, LoadRow(load, tiles.back(), row, at, from, limit)));
+      Turn(tiles.back(), &seq);
     }
-    for (int64_t row = 0; row < lanes_; ++row) {
+    Var row("row", Int(64)), lane("lane", Int(64));
+    const Expr inside = Divides(to_) ? Expr() : ir::Less(lane, to_.extent - to);
+    const Stmt store =
+        For(lane, 0, lanes_, ForKind::kVectorized,
+            StoreOf(Value(tiles, row, lane, to, from, inside), row, lane, to, from, inside));
+    const Expr rows = Divides(from_) ? Expr(lanes_) : ir::Min(lanes_, from_.extent - from);
+    seq.push_back(Storing(For(row, 0, rows, ForKind::kSerial, store)));
+    return SeqStmt::Flatten(seq);
+  }
+
+  // Row `row` of `tile`: what `load` reads at `to` from `from` on, of which there are `limit`
+  // (null: enough).
+  Stmt LoadRow(const BufferLoad& load, const Buffer& tile, const Expr& row, const Expr& to,
+               const Expr& from, const Expr& limit) const {
+    Var lane("lane", Int(64));
+    Expr value = tir::Substitute(Expr(load), Coordinates(to, from + lane));
+    if (limit.defined()) value = PredicateLoads(value, lane, ir::Less(lane, limit));
+    return For(lane, 0, lanes_, ForKind::kVectorized,
+               BufferStore(tile, value, {row * Expr(lanes_) + lane}));
+  }
+
+  void Turn(const Buffer& tile, ffi::Array<Stmt>* seq) const {
+    std::vector<Expr> rows;
+    for (int64_t row = 0; row < lanes_; ++row)
       rows.push_back(tile.Load({ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
-    }
-    TurnInRegisters(&rows, SizeInBytes(load.dtype()), seq);
-    for (int64_t row = 0; row < lanes_; ++row) {
-      seq->push_back(BufferStore(tile, rows[row], {ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
-    }
+    TurnInRegisters(&rows, SizeInBytes(tile.elem_dtype()), seq);
+    for (int64_t row = 0; row < lanes_; ++row)
+      seq->push_back(BufferStore(tile, rows[static_cast<size_t>(row)],
+                                 {ir::RampExpr(Expr(row * lanes_), 1, lanes_)}));
   }
 
   const Stage& stage_;
-  BlockShape block_;
+  const Expr past_caches_;          // a condition
+  std::vector<BlockShape> shapes_;  // where it holds, where it does not: those that may occur
   arith::Analyzer* analyzer_;
   int64_t lanes_;
-  const bool past_caches_;
   bool by_copy_ = false;
   // With `by_copy_`: the block, turned round; elements from a row of it to the next; whence it is.
   std::optional<Buffer> copy_;
@@ -322,8 +406,8 @@ class TransposeEmitter {
 
 }  // namespace
 
-std::optional<RowForm> EmitTranspose(const Stage& flat, bool past_caches, const Machine& traits,
-                                     arith::Analyzer* analyzer) {
+std::optional<RowForm> EmitTranspose(const Stage& flat, const Expr& past_caches,
+                                     const Machine& traits, arith::Analyzer* analyzer) {
   TransposeEmitter emitter(flat, past_caches, traits, analyzer);
   if (!emitter.Find()) return std::nullopt;
   return emitter.Run();

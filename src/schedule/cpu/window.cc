@@ -405,7 +405,8 @@ class WindowEmitter {
         return BufferStore(acc, Added(vector, acc.Load({vector.sum}), at.edge), {vector.sum});
       });
     };
-    Stmt store = each([&](const Vector& vector) {
+    Buffer done("done", {Expr(at.count * vectors * lanes_)}, stage_.out->elem_dtype(), "local");
+    const Stmt finish = each([&](const Vector& vector) {
       ffi::Map<Var, Expr> with_result = vector.map;
       Expr value = acc.Load({vector.sum});
       if (stage_.finish.defined()) {
@@ -413,12 +414,17 @@ class WindowEmitter {
         value = tir::Substitute(stage_.finish, with_result);
         if (masked) value = PredicateLoads(value, vector.lane, vector.predicate);
       }
-      const Expr index = tir::Substitute(stage_.indices[0], vector.map);
-      return BufferStore(*stage_.out, value, {index}, vector.predicate);
+      return BufferStore(done, value, {vector.sum});
     });
-    return SeqStmt::Flatten({tir::AllocBuffer(acc),
+    const Stmt store = each([&](const Vector& vector) {
+      const Expr index = tir::Substitute(stage_.indices[0], vector.map);
+      return BufferStore(*stage_.out, done.Load({vector.sum}), {index}, vector.predicate);
+    });
+    const For stores(Var("once", Int(64)), 0, 1, ForKind::kSerial, store);
+    return SeqStmt::Flatten({tir::AllocBuffer(acc), tir::AllocBuffer(done),
                              Fill(acc, stage_.identity, at.count * vectors * lanes_, lanes_),
-                             Window(at.near, at.count, step), store});
+                             Window(at.near, at.count, step), finish,
+                             Annotated(stores.get(), kStores, 1)});
   }
 
   // `sum` and what one element of the window adds to it.

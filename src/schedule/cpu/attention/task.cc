@@ -305,7 +305,7 @@ Stmt AttentionTask::WidenRows(
 Stmt AttentionTask::Turn(const Stage& turn, const Buffer& to) const {
   Stage flat = FlattenStage(turn, analyzer_);
   flat.out = to;
-  if (auto turned = EmitTranspose(flat, /*past_caches=*/false, traits_, analyzer_))
+  if (auto turned = EmitTranspose(flat, /*past_caches=*/0, traits_, analyzer_))
     return Loops(turned->rows, turned->body);
   return EmitNest(flat, traits_, analyzer_);
 }

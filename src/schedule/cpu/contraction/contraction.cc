@@ -444,15 +444,24 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
   const Expr at = first + tile, before = part.next.has_value() ? part.next->tile : Expr(),
              tiles_of_next = part.next.has_value() ? part.next->tiles : Expr();
   const bool is_known = ir::AsInt(heights.low).has_value();
+  // Found once for tiles of all heights.
+  Expr share;
+  if (!is_known && part.next.has_value()) {
+    PartOfNext next = *part.next;
+    next.tiles = next.tiles * Expr(passes);
+    share = relaxvm::schedule::cpu::Named("share", next.Share(), &seq, analyzer_);
+  }
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
-    part.is_usual = is_known || 2 * rows > rows_;
+    part.is_usual = is_known || 4 * rows >= 3 * rows_;
     part.row_start = start;
     // Of a block the tiles of this pass share the next one, of a panel all that there are.
     if (part.next.has_value()) {
       // Even heights: a tile that is lower than half of what two of them have at least is alone.
       const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
-      const Expr tiles = !is_known && rows < (rows_ + 1) / 2 ? alone : tiles_of_next;
+      const bool is_alone = !is_known && rows < (rows_ + 1) / 2;
+      const Expr tiles = is_alone ? alone : tiles_of_next;
+      part.next->share = is_alone ? Expr() : share;
       part.next->tiles = analyzer_->Simplify(tiles * Expr(passes));
       part.next->tile = before + tile + tiles * Expr(pass);
     }

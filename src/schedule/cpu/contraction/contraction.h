@@ -164,10 +164,14 @@ struct PartialSums {
 
 // What a tile fetches into the second cache of the rows of B that are used after its own: `steps`
 // steps of the sum, a run of memory from element `first` of B on.  It is number `tile` of `tiles`
-// that share the work.
+// that share the work; `share`: cache lines of each, where they are found already.
 struct PartOfNext {
   Expr first, tile, tiles;
   int64_t steps = 0, bytes_of_step = 0;
+  Expr share;
+
+  int64_t LinesOf(int64_t some) const;  // of `some` steps
+  Expr Share() const;                   // a division, if it is not found yet
 };
 
 // The part of C that one piece of code computes: `rows` from `row_start` on, the given columns of

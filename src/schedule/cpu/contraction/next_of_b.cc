@@ -16,80 +16,93 @@ using tir::SeqStmt;
 constexpr int64_t kLinesOfRound = 4, kMostLines = 16;
 // An iteration that uses so many lines fetches one at a time.
 constexpr int64_t kFewLines = 8;
-// Where nobody knows how many tiles share the work, these few have code of their own.
-constexpr int64_t kTwoOrThreeTiles = 3;
+// Where nobody knows how many tiles share the work, each fetches no more than its share of so many.
+constexpr int64_t kFewestTiles = 2;
+constexpr int64_t kFewRounds = 4;
 
 }  // namespace
+
+int64_t PartOfNext::LinesOf(int64_t some) const {
+  return (some * bytes_of_step + kLineBytes - 1) / kLineBytes;
+}
+
+Expr PartOfNext::Share() const {
+  return share.defined() ? share : ir::CeilDiv(LinesOf(steps), ir::Max(tiles, 1));
+}
 
 NextOfB::NextOfB(const Contraction& c, const PartOfNext& next, int64_t steps_of_iteration,
                  arith::Analyzer* analyzer)
     : c_(c), next_(next), analyzer_(analyzer), steps_(steps_of_iteration) {
-  lines_ = LinesOf(steps_);
+  lines_ = next_.LinesOf(steps_);
   lines_each_ = lines_ <= kFewLines ? 1 : kLinesOfRound;
-  if (const auto tiles = ir::AsInt(next_.tiles)) {
-    const int64_t all = (lines_ + *tiles - 1) / std::max<int64_t>(*tiles, 1);
+  const auto tiles = ir::AsInt(next_.tiles);
+  if (tiles.has_value() && lines_ > 0) {
+    const int64_t some = std::max<int64_t>(*tiles, 1), all = (lines_ + some - 1) / some;
     if (all <= kMostLines) lines_each_ = all;
   }
-}
-
-int64_t NextOfB::LinesOf(int64_t steps) const {
-  return (steps * next_.bytes_of_step + kLineBytes - 1) / kLineBytes;
+  const int64_t fewest = lines_each_ == 1 ? kFewestTiles : 1;
+  const int64_t together =
+      lines_each_ * std::max<int64_t>(ir::AsInt(next_.tiles).value_or(fewest), 1);
+  most_rounds_ = (lines_ + together - 1) / together;
 }
 
 void NextOfB::Bind(ffi::Array<Stmt>* seq) const {
-  // All tiles together fetch as much as they use.
+  const Expr share = next_.Share();
   const Expr tiles = ir::Max(next_.tiles, 1);
+  seq->push_back(tir::Bind(first_, next_.tile * share));
+  const Expr left = ir::Max(ir::Min(share, Expr(next_.LinesOf(next_.steps)) - first_), 0);
+  // All tiles together fetch as much as they use.  Few rounds are found without a division, the
+  // code of which is longer than a step of the sum.
   Expr rounds = ir::CeilDiv(lines_, tiles * Expr(lines_each_));
-  if (HasFewTiles())
-    rounds = ir::Select(ir::LessEqual(tiles, kTwoOrThreeTiles), LinesOfFew(), rounds);
+  Expr fetching = ir::CeilDiv(left, rounds_ * Expr(lines_each_));
+  if (most_rounds_ <= kFewRounds) {
+    rounds = 1;
+    fetching = ir::CeilDiv(left, lines_each_);
+    for (int64_t i = 1; i < most_rounds_; ++i) {
+      const Expr more = ir::Less(tiles * Expr(lines_each_ * i), lines_);
+      rounds = ir::Select(more, Expr(i + 1), rounds);
+      fetching = ir::Select(more, ir::CeilDiv(left, lines_each_ * (i + 1)), fetching);
+    }
+  }
   seq->push_back(tir::Bind(rounds_, analyzer_->Simplify(rounds)));
-  seq->push_back(
-      tir::Bind(fetching_, ir::CeilDiv(LinesOf(next_.steps), rounds_ * Expr(lines_each_))));
-  seq->push_back(tir::Bind(share_, analyzer_->Simplify(ir::CeilDiv(fetching_, tiles))));
-}
-
-bool NextOfB::HasFewTiles() const {
-  return lines_each_ == 1 && lines_ > 2 && !ir::AsInt(next_.tiles).has_value();
-}
-
-Stmt NextOfB::Fetch(const Var& round, const Expr& rounds, const Expr& from, int64_t lines) const {
-  const Buffer b(c_.LoadOf(c_.b)->buffer);
-  const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
-  Expr at = next_.first + (from + round) * Expr(lines * line);
-  if (lines > 1) at = ir::RampExpr(at, line, lines);
-  const For loop(round, 0, rounds, ForKind::kSerial, tir::Evaluate(Expr(0)));
-  return Annotated(loop.get(), kPrefetch, b.Load({at}));
+  seq->push_back(tir::Bind(fetching_, analyzer_->Simplify(fetching)));
 }
 
 Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt& body,
-                            bool is_small) const {
+                            const Expr& used) const {
   const std::vector<Axis> outer(c_.stage.reduce.begin(), c_.stage.reduce.end() - 1);
   const int64_t depth =
       outer.empty() ? next_.steps : ir::AsInt(c_.stage.reduce.back().extent).value();
-  const Expr first = next_.tile * share_, done = LinearIndex(outer) * Expr(depth / steps_);
-  const Expr begin = first + done;
-  const Expr left = ir::Min(share_, fetching_ - first) - done;
-  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(left, count), 0));
-  Var round("round", Int(64)), end("end", Int(64)), rest("iteration", Int(64));
-  const Expr from = (begin + iteration) * rounds_;
-  if (!is_small) {
-    const Expr rounds = ir::Select(ir::Less(iteration, some), rounds_, 0);
-    return Loop(iteration, count, ForKind::kSerial,
-                SeqStmt::Flatten({Fetch(round, rounds, from, lines_each_), body}));
-  }
-  auto fetching = [&](const Stmt& fetch) {
-    return For(iteration, 0, end, ForKind::kSerial, SeqStmt::Flatten({fetch, body}));
+  const Expr done = LinearIndex(outer) * Expr(depth / steps_);
+  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
+  const Buffer b(c_.LoadOf(c_.b)->buffer);
+  const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
+  auto at = [&](const Expr& round) {
+    const Expr before = (done + iteration) * rounds_ + round;
+    return next_.first + (first_ + before * Expr(lines_each_)) * Expr(line);
   };
-  Stmt all = fetching(Fetch(round, rounds_, from, lines_each_));
-  if (HasFewTiles()) {
-    all = tir::IfThenElse(ir::LessEqual(next_.tiles, kTwoOrThreeTiles),
-                          fetching(Fetch(round, 1, begin + iteration, LinesOfFew())), all);
+  auto fetch = [&](const Var& round, const Expr& rounds, Expr place) {
+    if (lines_each_ > 1) place = ir::RampExpr(place, line, lines_each_);
+    const For loop(round, 0, rounds, ForKind::kSerial, tir::Evaluate(Expr(0)));
+    return Annotated(loop.get(), kPrefetch, b.Load({place}));
+  };
+  ffi::Array<Stmt> all, each;
+  if (!used.defined()) {
+    Var round("round", Int(64));
+    each.push_back(fetch(round, ir::Select(ir::Less(iteration, some), rounds_, 0), at(round)));
+    each.push_back(body);
+  } else {
+    // Without a branch: LLVM makes more of a loop that has none.
+    each.push_back(body);
+    for (int64_t i = 0; i < most_rounds_; ++i) {
+      Var end("end", Int(64));
+      all.push_back(tir::Bind(end, i == 0 ? some : ir::Select(ir::Less(i, rounds_), some, 0)));
+      each.push_back(
+          fetch(Var("round", Int(64)), 1, ir::Select(ir::Less(iteration, end), at(i), used)));
+    }
   }
-  ffi::Map<Var, Expr> map;
-  map.Set(iteration, rest);
-  return SeqStmt::Flatten(
-      {tir::Bind(end, some), all,
-       For(rest, end, count - end, ForKind::kSerial, tir::Substitute(body, map))});
+  all.push_back(Loop(iteration, count, ForKind::kSerial, SeqStmt::Flatten(each)));
+  return SeqStmt::Flatten(all);
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -13,32 +13,25 @@ class NextOfB {
   NextOfB(const Contraction& c, const PartOfNext& next, int64_t steps_of_iteration,
           arith::Analyzer* analyzer);
 
-  // Binds what WhileFetching asks for in each loop over the sum: divisions, done once for a tile.
+  // Binds what WhileFetching asks for in each loop over the sum.
   void Bind(ffi::Array<Stmt>* seq) const;
 
   // `count` iterations over the innermost axis of the sum, which fetch until all is fetched; a line
-  // that the second cache has costs as much as another one.  Code that is small stands there once
-  // more for those that do not fetch.
+  // that the second cache has costs as much as another one, one of the first cache nothing. `used`:
+  // of B by the iteration, read again where there is nothing to fetch; null: a branch around it.
   Stmt WhileFetching(const Var& iteration, const Expr& count, const Stmt& body,
-                     bool is_small) const;
+                     const Expr& used) const;
 
  private:
-  int64_t LinesOf(int64_t steps) const;
-  // Has the code a form of its own for two or three tiles, and how many lines does an iteration
-  // fetch there?
-  bool HasFewTiles() const;
-  int64_t LinesOfFew() const { return (lines_ + 1) / 2; }
-  // `rounds` times the next `lines` lines, `from` times as many behind the first one.
-  Stmt Fetch(const Var& round, const Expr& rounds, const Expr& from, int64_t lines) const;
-
   const Contraction& c_;
   const PartOfNext& next_;
   arith::Analyzer* analyzer_;
   int64_t steps_;
-  int64_t lines_;       // of B that an iteration uses
-  int64_t lines_each_;  // that a round fetches
-  // Rounds of an iteration; iterations that fetch, of all tiles together and of each.
-  Var rounds_{"rounds", Int(64)}, fetching_{"fetching", Int(64)}, share_{"share", Int(64)};
+  int64_t lines_;        // of B that an iteration uses
+  int64_t lines_each_;   // that a round fetches
+  int64_t most_rounds_;  // of an iteration
+  // Rounds of an iteration, iterations that fetch, and the tile's first line.
+  Var rounds_{"rounds", Int(64)}, fetching_{"fetching", Int(64)}, first_{"first_line", Int(64)};
 };
 
 }  // namespace relaxvm::schedule::cpu

@@ -147,19 +147,20 @@ Stmt RunTasks(const Contraction& c, const Tasks& tasks, arith::Analyzer* analyze
   // A block of rows of A stays there while panels of B pass, each for all rows of the block.
   Var both("chunks_and_panels", Int(64)), size("block_chunks", Int(64)), block("block", Int(64)),
       place("place", Int(64)), here("here", Int(64)), in_b("in_b", Int(64)), in_a("in_a", Int(64));
+  // Numbers that are seen to be at least 0, and divisors at least 1, make short divisions.
   ffi::Array<Stmt> seq = {
       tir::Bind(block, ir::FloorDiv(both, num_panels * size)),
-      tir::Bind(place, both - block * num_panels * size),
-      tir::Bind(here, ir::Min(size, num_chunks - block * size)),
+      tir::Bind(place, ir::Max(both - block * num_panels * size, 0)),
+      tir::Bind(here, ir::Max(ir::Min(size, num_chunks - block * size), 1)),
       tir::Bind(in_b, ir::FloorDiv(place, here)),
-      tir::Bind(in_a, block * size + ir::FloorMod(place, here)),
+      tir::Bind(in_a, block * size + (place - in_b * here)),
   };
   BindPoint(of_b, in_b, &seq);
   BindPoint(of_a, in_a, &seq);
   seq.push_back(tasks.body);
   all.push_back({both, analyzer->Simplify(num_panels * num_chunks)});
-  return SeqStmt::Flatten(
-      {tir::Bind(size, in_block), OverTasks(all, SeqStmt::Flatten(seq), tasks.work, analyzer)});
+  return SeqStmt::Flatten({tir::Bind(size, ir::Max(in_block, 1)),
+                           OverTasks(all, SeqStmt::Flatten(seq), tasks.work, analyzer)});
 }
 
 }  // namespace relaxvm::schedule::cpu
