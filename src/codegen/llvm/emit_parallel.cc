@@ -170,7 +170,7 @@ llvm::Function* ProgramEmitter::EmitTask(const tir::ForObj* s, const Capture& ca
 // Are there loops in `body` marked as kStores, and is every store of a whole vector of a result in
 // one of them?
 bool ProgramEmitter::MarksItsStores(const tir::Stmt& body) const {
-  bool any = false, all = true;
+  bool all = true;
   std::unordered_set<const ffi::Object*> marked;
   auto stores_result = [&](const ffi::ObjectRef& node) {
     const auto* store = node.as<tir::BufferStoreObj>();
@@ -179,18 +179,17 @@ bool ProgramEmitter::MarksItsStores(const tir::Stmt& body) const {
     auto slot = f_->buffers.find(store->buffer.get());
     return slot != f_->buffers.end() && slot->second.role == BufferSlot::Role::kOutput;
   };
-  // A loop is visited after what is in it.
   tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
     const auto* loop = node.as<tir::ForObj>();
     if (loop == nullptr || !loop->annotations.count(kStores)) return;
     tir::PostOrderVisit(loop->body, [&](const ffi::ObjectRef& inner) {
-      if (stores_result(inner)) any = marked.insert(inner.get()).second;
+      if (stores_result(inner)) marked.insert(inner.get());
     });
   });
   tir::PostOrderVisit(body, [&](const ffi::ObjectRef& node) {
     if (stores_result(node) && !marked.count(node.get())) all = false;
   });
-  return any && all;
+  return all && !marked.empty();
 }
 
 // Both ways to store, one of which is taken at run time.

@@ -20,7 +20,7 @@
 
 namespace relaxvm::codegen {
 
-// Annotation of a serial loop that stores results and computes nothing: where they may go past the
+// Annotation of a serial loop that stores results and does little else: where they may go past the
 // caches, it alone is there twice.
 inline constexpr const char* kStores = "stores";
 

@@ -21,7 +21,7 @@ inline constexpr const char* kMostThreads = "most_threads";
 // Annotation of a parallel loop: a bool expression; where it holds, results are written past the
 // caches.  Stores of whole vectors must then start at multiples of the vector.
 inline constexpr const char* kStreamIf = "stream_if";
-// Annotation of a serial loop that stores results and computes nothing: code that is long keeps its
+// Annotation of a serial loop that stores results and does little else: code that is long keeps its
 // stores there, to have nothing else twice for kStreamIf.
 inline constexpr const char* kStores = "stores";
 // Annotation of a serial loop: a load of one element or a ramp of them, whose cache lines are
