@@ -15,7 +15,8 @@ using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
 constexpr size_t kMostRegistersOfRun = 4;
-constexpr int kDearFinish = 20;  // of CostOf: what has a polynomial
+// Of CostOf: what has a polynomial, and what is more than a sum in a tile that few have.
+constexpr int kDearFinish = 20, kDearFinishOfFew = 2;
 
 }  // namespace
 
@@ -153,7 +154,8 @@ void TileEmitter::StorePartial(ffi::Array<Stmt>* seq) const {
 }
 
 void TileEmitter::Store(ffi::Array<Stmt>* seq) const {
-  const bool is_dear = c_.stage.finish.defined() && CostOf(c_.stage.finish) >= kDearFinish;
+  const int least = part_.is_usual ? kDearFinish : kDearFinishOfFew;
+  const bool is_dear = c_.stage.finish.defined() && CostOf(c_.stage.finish) >= least;
   if (!is_dear || part_.rows == 1) {
     EachRegister([&](int64_t row, const Columns& c, bool last) {
       seq->push_back(StoreRun(Expr(row), c, last, acc_, At(0, row, c)));
@@ -161,7 +163,7 @@ void TileEmitter::Store(ffi::Array<Stmt>* seq) const {
     return;
   }
   // Written once for each register, a polynomial makes more code than the product itself: the
-  // sums go to memory, where a loop over rows reads them.
+  // sums go to memory, where a loop over rows reads them.  So do those of heights that few have.
   Buffer sums("sums", {Expr(part_.rows * width_)}, c_.acc, "local");
   seq->push_back(tir::AllocBuffer(sums));
   EachRegister([&](int64_t row, const Columns& c, bool) {
