@@ -93,7 +93,7 @@ TEST_F(ErrorsTest, ReadsNoSizesOfATensorThatHasNone) {
   EXPECT_EQ(ErrorOf(x, Of(z_)), "ValueError: f: parameter x: expected 1 dimensions, shape (n,)");
 }
 
-// One branch for ranks and dtypes, one for sizes and strides; what is wrong is found out elsewhere.
+// One branch for ranks and dtypes, one for sizes and strides; what differs is found out elsewhere.
 TEST(Entry, ChecksAllArgumentsWithTwoBranches) {
   Var n("n", Int(64));
   Tensor x("x", {n, Expr(3), n * 2}, Float(32)), y("y", {n, Expr(3), n * 2}, Float(32));
@@ -127,6 +127,49 @@ TEST(Entry, TakesAnyStrideOfADimensionOfSizeOne) {
   whole.tensor.strides = gaps.data();
   Host host;
   EXPECT_EQ(kernel.Run(host, {whole, View(c.data(), {2, 1, 2}, Float(32))}), kKernelError);
+}
+
+// Known sizes are compared four at once, two at once and alone.
+TEST(Entry, RefusesAnyOtherSizeOrStrideAmongKnownOnes) {
+  const std::vector<int64_t> shape{2, 3, 4, 2, 3, 2, 5};
+  ffi::Array<Expr> sizes;
+  for (int64_t size : shape) sizes.push_back(Expr(size));
+  Tensor x("x", sizes, Float(32));
+  Kernel kernel(tir::CreatePrimFunc(
+      {x}, {tir::Compute(sizes, [&](const Indices& i) { return x(i) * 2; }, "y")}));
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size() - 1; d-- > 0;) strides[d] = strides[d + 1] * shape[d + 1];
+  std::vector<float> a(2 * strides[0], 3), b(2 * strides[0]);
+  View out(b.data(), shape, Float(32));
+  auto error_of = [&](const std::vector<int64_t>& has, std::vector<int64_t> steps) {
+    View view(a.data(), has, Float(32));
+    view.tensor.strides = steps.data();
+    Host host;
+    return kernel.Run(host, {view, out}) == 0 ? "" : host.message;
+  };
+  EXPECT_EQ(error_of(shape, strides), "");
+  EXPECT_EQ(b[0], 6);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    std::vector<int64_t> other = shape, gaps = strides;
+    other[d] += int64_t{1} << 40;
+    ++gaps[d];
+    EXPECT_NE(error_of(other, strides).find("dimension " + std::to_string(d) + " must be"),
+              std::string::npos);
+    EXPECT_NE(error_of(shape, gaps).find("expected a compact tensor"), std::string::npos) << d;
+  }
+}
+
+TEST(Entry, TakesAnyStrideOfAnEmptyTensor) {
+  Var n("n", Int(64));
+  Tensor x("x", {Expr(3), n}, Float(32));
+  Kernel kernel(tir::CreatePrimFunc(
+      {x}, {tir::Compute(x->shape, [&](const Indices& i) { return x(i) * 2; }, "y")}));
+  std::vector<int64_t> strides{77, 5};
+  float none = 7;
+  View empty(&none, {3, 0}, Float(32)), out(&none, {3, 0}, Float(32));
+  empty.tensor.strides = strides.data();
+  kernel.Must({empty, out});
+  EXPECT_EQ(none, 7);
 }
 
 TEST(Entry, TakesCompactStridesAndAByteOffset) {

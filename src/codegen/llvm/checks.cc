@@ -136,10 +136,10 @@ class ReportEmitter : public SharedEmitter {
       llvm::Type* ptr = b_.getPtrTy();
       auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr}, false);
       b_.CreateCall(type, Pointer(context, 32), {context, kind, At(list, Wide(check, 12))});
-      b_.CreateRetVoid();
+      b_.CreateRet(b_.getTrue());
       b_.SetInsertPoint(next);
     });
-    b_.CreateRetVoid();
+    b_.CreateRet(b_.getFalse());
   }
 
  private:
@@ -300,17 +300,29 @@ class CallPackedEmitter : public SharedEmitter {
 
 }  // namespace
 
-void Differences::LeaveIfAny(llvm::function_ref<void()> leave) {
-  auto* known = llvm::dyn_cast_or_null<llvm::ConstantInt>(all_);
-  if (all_ == nullptr || (known != nullptr && known->isZero())) return;
+void Differences::AddBits(Value* bits) {
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(bits->getType());
+  Value*& all = type == nullptr ? words_ : type->getNumElements() == 2 ? pairs_ : fours_;
+  all = all == nullptr ? bits : b_.CreateOr(all, bits);
+}
+
+void Differences::WhereAny(llvm::function_ref<void(BasicBlock*)> other) {
+  if (fours_ != nullptr) {
+    AddBits(b_.CreateShuffleVector(fours_, {0, 1}));
+    AddBits(b_.CreateShuffleVector(fours_, {2, 3}));
+  }
+  if (pairs_ != nullptr) AddBits(b_.CreateOrReduce(pairs_));
+  if (words_ == nullptr) return;
+  Value* any = b_.CreateICmpNE(words_, b_.getInt64(0));
+  auto* known = llvm::dyn_cast<llvm::ConstantInt>(any);
+  if (known != nullptr && known->isZero()) return;
   Function* fn = b_.GetInsertBlock()->getParent();
   llvm::LLVMContext& context = fn->getContext();
   auto* good = BasicBlock::Create(context, "good", fn);
   auto* bad = BasicBlock::Create(context, "bad", fn);
-  b_.CreateCondBr(b_.CreateICmpEQ(all_, b_.getInt64(0)), good, bad,
-                  llvm::MDBuilder(context).createLikelyBranchWeights());
+  b_.CreateCondBr(any, bad, good, llvm::MDBuilder(context).createUnlikelyBranchWeights());
   b_.SetInsertPoint(bad);
-  leave();
+  other(good);
   b_.SetInsertPoint(good);
 }
 
@@ -358,7 +370,7 @@ llvm::FunctionCallee SharedFunction(llvm::Module* module, const char* name,
 
 llvm::FunctionType* ReportType(llvm::LLVMContext& context) {
   auto* ptr = llvm::PointerType::getUnqual(context);
-  return llvm::FunctionType::get(llvm::Type::getVoidTy(context), {ptr, ptr, ptr, ptr}, false);
+  return llvm::FunctionType::get(llvm::Type::getInt1Ty(context), {ptr, ptr, ptr, ptr}, false);
 }
 
 llvm::FunctionType* CallPackedType(llvm::LLVMContext& context) {

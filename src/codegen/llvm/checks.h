@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the entries of a kernel require of their arguments, as constants beside the code. An entry
-// finds out in straight-line code whether anything is wrong; one function for all kernels of a set
-// then reads the list to say what.
+// finds out in straight-line code whether anything is unusual; one function for all kernels of a
+// set then reads the list to say whether that is an error, and which.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -15,23 +15,26 @@ namespace relaxvm::codegen {
 
 // Symbols of the shared functions; hidden, so they never leave the library.
 inline constexpr const char* kReportSymbol =
-    "__relaxvm_report";  // void(ctx, list, tensors, values): sets the first error of the list
+    "__relaxvm_report";  // bool(ctx, list, tensors, values): sets the first error of the list, if
+                         // any
 inline constexpr const char* kCallPackedSymbol =
     "__relaxvm_call_packed";  // int(list, direct, args, num_args): a packed entry
 
-// Bits that differ from what is expected, of all checks so far; then the way out for any of them.
+// Bits that differ from what is usual, of all that was compared so far; then the way for any of
+// them.
 class Differences {
  public:
   explicit Differences(llvm::IRBuilder<>& b) : b_(b) {}
 
-  void Add(llvm::Value* have, llvm::Value* expected) { AddBits(b_.CreateXor(have, expected)); }
-  void AddBits(llvm::Value* bits) { all_ = all_ == nullptr ? bits : b_.CreateOr(all_, bits); }
-  // Goes on in a new block when there are none; `leave` ends the other one.
-  void LeaveIfAny(llvm::function_ref<void()> leave);
+  // Words of 64 bits: one, two or four.
+  void AddBits(llvm::Value* bits);
+  // Goes on in a new block where there are none; `other` ends the block where there are, and may
+  // lead to the new one, too.
+  void WhereAny(llvm::function_ref<void(llvm::BasicBlock* none)> other);
 
  private:
   llvm::IRBuilder<>& b_;
-  llvm::Value* all_ = nullptr;  // int64
+  llvm::Value *words_ = nullptr, *pairs_ = nullptr, *fours_ = nullptr;
 };
 
 // One check of a direct entry.  24 bytes of the list:

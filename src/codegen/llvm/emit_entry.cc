@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The direct entry: checks of all arguments in straight-line code, then the body. What is wrong
-// is found out by a function that all kernels share, from the same checks as a list.
+// The direct entry: all arguments are compared with what is usual in straight-line code, then comes
+// the body. What differs, and whether that is an error, is found out by a function that all kernels
+// share, from a list of checks.
 // Then the packed entry, which any tvm-ffi program calls:
 // int __tvm_ffi_<name>(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result)
 // DLTensor: data 0, device 8 (type, id), ndim 16, dtype 20, shape 24, strides 32, byte_offset 40.
@@ -76,6 +77,14 @@ Value* ProgramEmitter::LoadField(Value* base, int64_t offset, llvm::Type* type) 
                               llvm::Align(module_->getDataLayout().getABITypeAlign(type)));
 }
 
+// `count` words of 64 bits in a row.
+Value* ProgramEmitter::LoadWords(Value* base, int64_t offset, size_t count) {
+  Value* address =
+      b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(offset));
+  auto* type = llvm::FixedVectorType::get(b_.getInt64Ty(), static_cast<unsigned>(count));
+  return b_.CreateAlignedLoad(type, address, llvm::Align(8));
+}
+
 llvm::Function* ProgramEmitter::EmitDirect(const tir::PrimFunc& func, const Signature& sig,
                                            const std::string& name) {
   llvm::LLVMContext& context = module_->getContext();
@@ -116,24 +125,32 @@ void ProgramEmitter::CheckArguments(const Signature& sig, const std::vector<Valu
   for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
     CheckTensor(sig, i, tensors[i], &types, &wrong_types);
   }
-  wrong_types.LeaveIfAny([&] { Report(types, {}); });
+  wrong_types.WhereAny([&](auto*) { Report(types, {}, nullptr); });
   BindScalars(sig, f_->function->getArg(2));
   std::vector<std::vector<Value*>> dims = CheckSizes(sig, tensors, &sizes, &values, &wrong_sizes);
   for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
     CheckStrides(sig, i, tensors[i], dims[i], &sizes, &wrong_sizes);
   }
-  wrong_sizes.LeaveIfAny([&] { Report(sizes, values); });
+  wrong_sizes.WhereAny([&](auto* good) { Report(sizes, values, good); });
 }
 
-// Leaves with the error of the first of `checks` that fails.
-void ProgramEmitter::Report(const std::vector<Check>& checks, const std::vector<Value*>& values) {
+// Leaves with the error of the first of `checks` that fails, or goes on at `good` where that is
+// possible.
+void ProgramEmitter::Report(const std::vector<Check>& checks, const std::vector<Value*>& values,
+                            llvm::BasicBlock* good) {
   llvm::Type* ptr = b_.getPtrTy();
   Value* array = llvm::Constant::getNullValue(ptr);
   if (!values.empty()) array = Alloca(b_.getInt64Ty(), values.size(), 8);
   for (size_t i = 0; i < values.size(); ++i)
     b_.CreateStore(values[i], b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), array, i));
-  b_.CreateCall(SharedFunction(module_, kReportSymbol, ReportType(module_->getContext())),
-                {f_->context, MakeCheckList(module_, checks), f_->function->getArg(1), array});
+  Value* is_error =
+      b_.CreateCall(SharedFunction(module_, kReportSymbol, ReportType(module_->getContext())),
+                    {f_->context, MakeCheckList(module_, checks), f_->function->getArg(1), array});
+  if (good != nullptr) {
+    auto* leave = llvm::BasicBlock::Create(module_->getContext(), "leave", f_->function);
+    b_.CreateCondBr(is_error, leave, good);
+    b_.SetInsertPoint(leave);
+  }
   Return(b_.getInt32(static_cast<uint32_t>(kKernelError)));
 }
 
@@ -150,10 +167,13 @@ void ProgramEmitter::CheckTensor(const Signature& sig, int index, Value* tensor,
   checks->push_back({Check::kDtype, index, 20, dtype,
                      place + "expected dtype " + DTypeName(buffer.elem_dtype())});
   checks->push_back({Check::kField, index, 8, kDLCPU, place + "expected a tensor on the CPU"});
-  // Both at once: every target is little-endian.
-  wrong->Add(LoadField(tensor, 16, b_.getInt64Ty()), b_.getInt64(uint64_t{dtype} << 32 | ndim));
-  Value* device = LoadField(tensor, 8, b_.getInt32Ty());
-  wrong->Add(b_.CreateZExt(device, b_.getInt64Ty()), b_.getInt64(kDLCPU));
+  // At once: device type and id (any), rank and dtype.  Every target is little-endian.
+  Value* words = LoadWords(tensor, 8, 2);
+  auto* usual = llvm::ConstantDataVector::get(
+      module_->getContext(), llvm::ArrayRef<uint64_t>{kDLCPU, uint64_t{dtype} << 32 | ndim});
+  auto* counts = llvm::ConstantDataVector::get(module_->getContext(),
+                                               llvm::ArrayRef<uint64_t>{UINT32_MAX, UINT64_MAX});
+  wrong->AddBits(b_.CreateAnd(b_.CreateXor(words, usual), counts));
 }
 
 void ProgramEmitter::BindScalars(const Signature& sig, Value* scalars) {
@@ -187,51 +207,73 @@ std::vector<std::vector<Value*>> ProgramEmitter::CheckSizes(const Signature& sig
     dims[binding.tensor][binding.dim] = size;
   }
   f_->memo.clear();
+  std::vector<std::vector<Value*>> expected(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) expected[i].resize(dims[i].size());
   for (const SizeCheck& check : sig.checks) {
-    Value* size = LoadField(shapes[check.tensor], 8 * check.dim, b_.getInt64Ty());
-    Value* expected = EvalIndex(check.value);
-    wrong->Add(size, expected);
-    dims[check.tensor][check.dim] = expected;
-    auto* number = llvm::dyn_cast<llvm::ConstantInt>(expected);
+    Value* size = EvalIndex(check.value);
+    expected[check.tensor][check.dim] = dims[check.tensor][check.dim] = size;
+    auto* number = llvm::dyn_cast<llvm::ConstantInt>(size);
     checks->push_back(
         {number != nullptr ? Check::kSize : Check::kValue, check.tensor, check.dim,
          number != nullptr ? number->getSExtValue() : static_cast<int64_t>(values->size()),
          Place(sig, check.tensor) + "dimension " + std::to_string(check.dim) + " must be " +
              Show(check.value) + "; expected shape " +
              ShowShape(sig.tensors[check.tensor].shape())});
-    if (number == nullptr) values->push_back(expected);
+    if (number == nullptr) values->push_back(size);
   }
   f_->memo.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) CompareWords(shapes[i], expected[i], wrong);
   return dims;
 }
 
-// Compact: null strides, or those of a dense row-major tensor; dimensions of size 1 may have any.
-// An empty tensor passes.
+// Compact: null strides, or those of a dense row-major tensor; dimensions of size 1 may have any,
+// and so may an empty tensor.  Usual are strides that are products of sizes in all dimensions but
+// those of size 1 in front.
 void ProgramEmitter::CheckStrides(const Signature& sig, int index, Value* tensor,
                                   const std::vector<Value*>& dims, std::vector<Check>* checks,
                                   Differences* wrong) {
   if (dims.empty()) return;
   checks->push_back({Check::kCompact, index, 0, 0,
                      Place(sig, index) + "expected a compact tensor (row-major, without gaps)"});
-  Value* zero = b_.getInt64(0);
+  size_t first = 0;
+  auto is_one = [](Value* size) {
+    auto* number = llvm::dyn_cast<llvm::ConstantInt>(size);
+    return number != nullptr && number->isOne();
+  };
+  while (first < dims.size() && is_one(dims[first])) ++first;
+  if (first == dims.size()) return;
+  // Sizes stand in for strides that are null: equal or not, nothing comes of it.
   Value* strides = LoadField(tensor, 32, b_.getPtrTy());
-  Value* is_null = b_.CreateIsNull(strides);
-  // What is read instead of null strides does not count.
-  Value* read = b_.CreateSelect(is_null, LoadField(tensor, 24, b_.getPtrTy()), strides);
-  Value* expected = b_.getInt64(1);
-  Value* bits = zero;
-  for (size_t d = dims.size(); d-- > 0;) {
-    Value* is_one = b_.CreateICmpEQ(dims[d], b_.getInt64(1));
-    auto* known = llvm::dyn_cast<llvm::ConstantInt>(is_one);
-    if (known == nullptr || known->isZero()) {
-      Value* stride = LoadField(read, static_cast<int64_t>(8 * d), b_.getInt64Ty());
-      Value* differs = b_.CreateXor(stride, expected);
-      bits = b_.CreateOr(bits, known != nullptr ? differs : b_.CreateSelect(is_one, zero, differs));
-    }
-    expected = b_.CreateMul(expected, dims[d]);
+  Value* read =
+      b_.CreateSelect(b_.CreateIsNull(strides), LoadField(tensor, 24, b_.getPtrTy()), strides);
+  std::vector<Value*> expected(dims.size());
+  Value* product = b_.getInt64(1);
+  for (size_t d = dims.size(); d-- > first; product = b_.CreateMul(product, dims[d])) {
+    expected[d] = product;
   }
-  Value* passes = b_.CreateOr(is_null, b_.CreateICmpEQ(expected, zero));
-  wrong->AddBits(b_.CreateSelect(passes, zero, bits));
+  CompareWords(read, expected, wrong);
+}
+
+// Those of `expected` that are null are not looked at; up to four known ones are compared at once.
+void ProgramEmitter::CompareWords(Value* base, const std::vector<Value*>& expected,
+                                  Differences* wrong) {
+  for (size_t at = 0; at < expected.size();) {
+    std::vector<uint64_t> known;
+    while (at + known.size() < expected.size() && known.size() < 4) {
+      auto* word = llvm::dyn_cast_or_null<llvm::ConstantInt>(expected[at + known.size()]);
+      if (word == nullptr) break;
+      known.push_back(word->getZExtValue());
+    }
+    if (known.size() == 3) known.pop_back();
+    auto offset = static_cast<int64_t>(8 * at);
+    if (known.size() > 1) {
+      wrong->AddBits(b_.CreateXor(LoadWords(base, offset, known.size()),
+                                  llvm::ConstantDataVector::get(module_->getContext(), known)));
+    } else if (expected[at] != nullptr) {
+      wrong->AddBits(b_.CreateXor(LoadField(base, offset, b_.getInt64Ty()), expected[at]));
+    }
+    at += std::max<size_t>(known.size(), 1);
+  }
 }
 
 void ProgramEmitter::DefineParameters(const Signature& sig, const std::vector<Value*>& tensors) {

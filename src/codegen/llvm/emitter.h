@@ -98,13 +98,17 @@ class ProgramEmitter : private tir::StmtVisitor {
   void CheckStrides(const Signature& sig, int index, llvm::Value* tensor,
                     const std::vector<llvm::Value*>& dims, std::vector<Check>* checks,
                     Differences* wrong);
-  void Report(const std::vector<Check>& checks, const std::vector<llvm::Value*>& values);
+  void CompareWords(llvm::Value* base, const std::vector<llvm::Value*>& expected,
+                    Differences* wrong);
+  void Report(const std::vector<Check>& checks, const std::vector<llvm::Value*>& values,
+              llvm::BasicBlock* good);
   void BindScalars(const Signature& sig, llvm::Value* scalars);
   void DefineParameters(const Signature& sig, const std::vector<llvm::Value*>& tensors);
   void Require(llvm::Value* condition, const char* kind, const std::string& message);
   // Leaves the function with an error.
   void Raise(llvm::Value* kind, llvm::Value* message);
   llvm::Value* LoadField(llvm::Value* base, int64_t offset, llvm::Type* type);
+  llvm::Value* LoadWords(llvm::Value* base, int64_t offset, size_t count);
   void EmitPacked(const Signature& sig, llvm::Function* direct, const std::string& name);
 
   // ---- emit_stmt.cc
