@@ -69,17 +69,15 @@ void NextOfB::Bind(ffi::Array<Stmt>* seq) const {
 }
 
 Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt& body,
-                            const Expr& used) const {
+                            bool branch) const {
   const std::vector<Axis> outer(c_.stage.reduce.begin(), c_.stage.reduce.end() - 1);
   const int64_t depth =
       outer.empty() ? next_.steps : ir::AsInt(c_.stage.reduce.back().extent).value();
   const Expr done = LinearIndex(outer) * Expr(depth / steps_);
-  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
   const Buffer b(c_.LoadOf(c_.b)->buffer);
   const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
-  auto at = [&](const Expr& round) {
-    const Expr before = (done + iteration) * rounds_ + round;
-    return next_.first + (first_ + before * Expr(lines_each_)) * Expr(line);
+  auto at = [&](const Expr& rounds) {
+    return next_.first + (first_ + rounds * Expr(lines_each_)) * Expr(line);
   };
   auto fetch = [&](const Var& round, const Expr& rounds, Expr place) {
     if (lines_each_ > 1) place = ir::RampExpr(place, line, lines_each_);
@@ -87,20 +85,20 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
     return Annotated(loop.get(), kPrefetch, b.Load({place}));
   };
   ffi::Array<Stmt> all, each;
-  if (!used.defined()) {
-    Var round("round", Int(64));
-    each.push_back(fetch(round, ir::Select(ir::Less(iteration, some), rounds_, 0), at(round)));
-    each.push_back(body);
+  Var round("round", Int(64));
+  if (branch) {
+    const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
+    const Expr rounds = ir::Select(ir::Less(iteration, some), rounds_, 0);
+    each.push_back(fetch(round, rounds, at((done + iteration) * rounds_ + round)));
   } else {
-    // Without a branch: LLVM makes more of a loop that has none.
-    each.push_back(body);
+    const Expr place = at(ir::Min(done + iteration, fetching_) * rounds_);
     for (int64_t i = 0; i < most_rounds_; ++i) {
-      Var end("end", Int(64));
-      all.push_back(tir::Bind(end, i == 0 ? some : ir::Select(ir::Less(i, rounds_), some, 0)));
-      each.push_back(
-          fetch(Var("round", Int(64)), 1, ir::Select(ir::Less(iteration, end), at(i), used)));
+      Var further("further", Int(64));
+      all.push_back(tir::Bind(further, ir::Min(i, rounds_ - 1) * Expr(lines_each_ * line)));
+      each.push_back(fetch(Var("round", Int(64)), 1, place + further));
     }
   }
+  each.push_back(body);
   all.push_back(Loop(iteration, count, ForKind::kSerial, SeqStmt::Flatten(each)));
   return SeqStmt::Flatten(all);
 }

@@ -16,11 +16,10 @@ class NextOfB {
   // Binds what WhileFetching asks for in each loop over the sum.
   void Bind(ffi::Array<Stmt>* seq) const;
 
-  // `count` iterations over the innermost axis of the sum, which fetch until all is fetched; a line
-  // that the second cache has costs as much as another one, one of the first cache nothing. `used`:
-  // of B by the iteration, read again where there is nothing to fetch; null: a branch around it.
-  Stmt WhileFetching(const Var& iteration, const Expr& count, const Stmt& body,
-                     const Expr& used) const;
+  // `count` iterations over the innermost axis of the sum, which fetch until all is fetched.  With
+  // `branch`: around what fetches, then; without: the line after the share is fetched again and
+  // again, which it is in the second cache for, in a loop that LLVM makes more of.
+  Stmt WhileFetching(const Var& iteration, const Expr& count, const Stmt& body, bool branch) const;
 
  private:
   const Contraction& c_;

@@ -144,8 +144,6 @@ class TileEmitter {
 
   // ---- loops over the sum, and what they fetch: tile_sum.cc
 
-  // Where the columns of B begin, at step `k` of the innermost axis of the sum.
-  Expr OffsetOfB(const Expr& k) const;
   // A loop over k, whose step takes B at `k` and the `count` - 1 that follow, fetching B ahead.
   Stmt FetchingB(const Stmt& steps, const Expr& k, int64_t count) const;
 

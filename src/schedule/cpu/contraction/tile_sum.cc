@@ -19,18 +19,6 @@ constexpr uint64_t kMostStepsAtOnce = 4;
 
 }  // namespace
 
-Expr TileEmitter::OffsetOfB(const Expr& k) const {
-  ffi::Map<Var, Expr> map;
-  map.Set(c_.stage.reduce.back().var, k);
-  if (c_.panel_width > 0) {
-    map.Set(c_.panel, part_.panel);
-    map.Set(c_.column, Expr(part_.columns.front().offset));
-  } else {
-    map.Set(c_.vector.var, panel_start_ + Expr(part_.columns.front().offset));
-  }
-  return tir::Substitute(c_.LoadOf(c_.b)->indices[0], map);
-}
-
 Stmt TileEmitter::FetchingB(const Stmt& steps, const Expr& k, int64_t count) const {
   const auto* loop = steps.as<tir::ForObj>();
   if (loop == nullptr) return steps;
@@ -39,7 +27,15 @@ Stmt TileEmitter::FetchingB(const Stmt& steps, const Expr& k, int64_t count) con
   const int64_t run = c_.GroupInB() * width_ * count;  // elements of each step
   const int64_t lines = (run + line - 1) / line;
   const int64_t ahead = std::max<int64_t>(1, c_.fetch_b.ahead / kLineBytes / lines) * count;
-  Expr at = OffsetOfB(k + Expr(ahead));
+  ffi::Map<Var, Expr> map;
+  map.Set(c_.stage.reduce.back().var, k + Expr(ahead));
+  if (c_.panel_width > 0) {
+    map.Set(c_.panel, part_.panel);
+    map.Set(c_.column, Expr(part_.columns.front().offset));
+  } else {
+    map.Set(c_.vector.var, panel_start_ + Expr(part_.columns.front().offset));
+  }
+  Expr at = tir::Substitute(c_.LoadOf(c_.b)->indices[0], map);
   if (lines > 1) at = ir::RampExpr(at, line, lines);
   return Annotated(loop, c_.fetch_b.near ? kPrefetchNear : kPrefetch, b.Load({at}));
 }
@@ -122,7 +118,7 @@ Stmt TileEmitter::StepsThatFetch() const {
     const Expr k = iteration * Expr(each), done = analyzer_->Simplify(count * Expr(each));
     const Expr left = analyzer_->Simplify(inner.extent - done);
     const Stmt steps =
-        SeqStmt::Flatten({next_->WhileFetching(iteration, count, SomeSteps(k), OffsetOfB(k)),
+        SeqStmt::Flatten({next_->WhileFetching(iteration, count, SomeSteps(k), /*branch=*/false),
                           Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
     if (!CanFetchB()) return steps;
     return tir::IfThenElse(ir::Equal(part_.next->tiles, 1), FetchingB(one_by_one, inner.var, 1),
@@ -149,7 +145,7 @@ bool TileEmitter::FetchesB() const {
 
 Stmt TileEmitter::OverBlocks(const Var& block, const Expr& blocks, const Stmt& body,
                              const Expr& rows) const {
-  if (next_.has_value()) return next_->WhileFetching(block, blocks, body, Expr());
+  if (next_.has_value()) return next_->WhileFetching(block, blocks, body, /*branch=*/true);
   if (!rows.defined()) return Loop(block, blocks, ForKind::kSerial, body);
   const For loop(block, 0, blocks, ForKind::kSerial, body);
   return Annotated(loop.get(), kPrefetch, rows);
