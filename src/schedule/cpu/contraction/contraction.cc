@@ -454,6 +454,7 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
     part.is_usual = is_known || 4 * rows >= 3 * rows_;
+    part.is_tallest = rows == rows_;
     part.row_start = start;
     // Of a block the tiles of this pass share the next one, of a panel all that there are.
     if (part.next.has_value()) {

@@ -184,7 +184,8 @@ struct TilePart {
   Expr limit;
   std::optional<PartialSums> partial;  // is there: added to, and C is not written
   std::optional<PartOfNext> next;
-  bool is_usual = true;  // most tiles are of so many rows
+  bool is_usual = true;    // most tiles are of so many rows, or nearly so many
+  bool is_tallest = true;  // none has more rows
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);

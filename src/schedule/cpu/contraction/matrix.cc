@@ -208,7 +208,7 @@ class MatrixEmitter {
     if (next.has_value()) {
       const NextOfB fetched(c_, *next, step_, analyzer_);
       fetched.Bind(&zero);
-      sum = fetched.WhileFetching(k, steps, sum, /*branch=*/true);
+      sum = fetched.WhileFetching(k, steps, sum, NextOfB::End::kBranch);
     } else {
       sum = Loop(k, steps, ForKind::kSerial, sum);
     }

@@ -69,7 +69,7 @@ void NextOfB::Bind(ffi::Array<Stmt>* seq) const {
 }
 
 Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt& body,
-                            bool branch) const {
+                            End end) const {
   const std::vector<Axis> outer(c_.stage.reduce.begin(), c_.stage.reduce.end() - 1);
   const int64_t depth =
       outer.empty() ? next_.steps : ir::AsInt(c_.stage.reduce.back().extent).value();
@@ -84,14 +84,15 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
     const For loop(round, 0, rounds, ForKind::kSerial, tir::Evaluate(Expr(0)));
     return Annotated(loop.get(), kPrefetch, b.Load({place}));
   };
+  const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
   ffi::Array<Stmt> all, each;
-  Var round("round", Int(64));
-  if (branch) {
-    const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
+  if (end == End::kBranch) {
+    Var round("round", Int(64));
     const Expr rounds = ir::Select(ir::Less(iteration, some), rounds_, 0);
     each.push_back(fetch(round, rounds, at((done + iteration) * rounds_ + round)));
   } else {
-    const Expr place = at(ir::Min(done + iteration, fetching_) * rounds_);
+    const Expr now = done + iteration;
+    const Expr place = at((end == End::kLoop ? now : ir::Min(now, fetching_)) * rounds_);
     for (int64_t i = 0; i < most_rounds_; ++i) {
       Var further("further", Int(64));
       all.push_back(tir::Bind(further, ir::Min(i, rounds_ - 1) * Expr(lines_each_ * line)));
@@ -99,7 +100,20 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
     }
   }
   each.push_back(body);
-  all.push_back(Loop(iteration, count, ForKind::kSerial, SeqStmt::Flatten(each)));
+  const Stmt fetching = SeqStmt::Flatten(each);
+  if (end != End::kLoop) {
+    all.push_back(Loop(iteration, count, ForKind::kSerial, fetching));
+    return SeqStmt::Flatten(all);
+  }
+  Var first("first", Int(64)), begin("begin", Int(64)), further("further", Int(64));
+  auto from = [&](const Stmt& each, const Var& at, const Expr& start) {
+    ffi::Map<Var, Expr> map;
+    map.Set(iteration, start + at);
+    return tir::Substitute(each, map);
+  };
+  all.push_back(tir::Bind(begin, some));
+  all.push_back(Loop(first, begin, ForKind::kSerial, from(fetching, first, 0)));
+  all.push_back(Loop(further, count - begin, ForKind::kSerial, from(body, further, begin)));
   return SeqStmt::Flatten(all);
 }
 

@@ -16,10 +16,14 @@ class NextOfB {
   // Binds what WhileFetching asks for in each loop over the sum.
   void Bind(ffi::Array<Stmt>* seq) const;
 
-  // `count` iterations over the innermost axis of the sum, which fetch until all is fetched.  With
-  // `branch`: around what fetches, then; without: the line after the share is fetched again and
-  // again, which it is in the second cache for, in a loop that LLVM makes more of.
-  Stmt WhileFetching(const Var& iteration, const Expr& count, const Stmt& body, bool branch) const;
+  // How a loop ends that fetches until all is fetched.
+  enum class End {
+    kBranch,    // around what fetches
+    kSameLine,  // the one after the share is fetched again and again, out of the second cache
+    kLoop,      // another loop, which does not fetch
+  };
+  // `count` iterations over the innermost axis of the sum.
+  Stmt WhileFetching(const Var& iteration, const Expr& count, const Stmt& body, End end) const;
 
  private:
   const Contraction& c_;

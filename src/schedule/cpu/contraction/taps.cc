@@ -115,6 +115,7 @@ Stmt ContractionEmitter::EachTap(const RowRanges& ranges, const Var& panel,
       for (int64_t rows = 1; rows <= rows_; ++rows) {
         part.rows = rows;
         part.is_usual = 4 * rows >= 3 * rows_;
+        part.is_tallest = rows == rows_;
         const Stmt form = EmitTile(tap, width_, part, machine_, analyzer_);
         forms =
             forms.defined() ? Stmt(tir::IfThenElse(ir::Equal(height, rows), form, forms)) : form;

@@ -117,8 +117,9 @@ Stmt TileEmitter::StepsThatFetch() const {
     const Expr count = analyzer_->Simplify(ir::FloorDiv(inner.extent, each));
     const Expr k = iteration * Expr(each), done = analyzer_->Simplify(count * Expr(each));
     const Expr left = analyzer_->Simplify(inner.extent - done);
+    const auto end = part_.is_tallest ? NextOfB::End::kLoop : NextOfB::End::kSameLine;
     const Stmt steps =
-        SeqStmt::Flatten({next_->WhileFetching(iteration, count, SomeSteps(k), /*branch=*/false),
+        SeqStmt::Flatten({next_->WhileFetching(iteration, count, SomeSteps(k), end),
                           Loop(rest, left, ForKind::kSerial, AtK(Step(0), done + rest))});
     if (!CanFetchB()) return steps;
     return tir::IfThenElse(ir::Equal(part_.next->tiles, 1), FetchingB(one_by_one, inner.var, 1),
@@ -145,7 +146,7 @@ bool TileEmitter::FetchesB() const {
 
 Stmt TileEmitter::OverBlocks(const Var& block, const Expr& blocks, const Stmt& body,
                              const Expr& rows) const {
-  if (next_.has_value()) return next_->WhileFetching(block, blocks, body, /*branch=*/true);
+  if (next_.has_value()) return next_->WhileFetching(block, blocks, body, NextOfB::End::kBranch);
   if (!rows.defined()) return Loop(block, blocks, ForKind::kSerial, body);
   const For loop(block, 0, blocks, ForKind::kSerial, body);
   return Annotated(loop.get(), kPrefetch, rows);
