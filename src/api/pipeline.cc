@@ -154,6 +154,10 @@ void RegisterPipeline() {
            [](ffi::Module executable, ffi::String path) {
              pipeline::ExportKernels(executable, path);
            })
+      .def("relaxvm.compiler.inspect_source",
+           [](const ir::IRModule& mod, ffi::String name, ffi::String target, ffi::String format) {
+             return ffi::String(pipeline::InspectSource(mod, name, target, format));
+           })
       .def("relaxvm.compiler.load_object_file",
            [](ffi::String path) { return pipeline::LoadObjectFile(path); })
       .def("relaxvm.pipeline.ReleaseAfterWork",

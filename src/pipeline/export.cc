@@ -165,4 +165,13 @@ ffi::Module LoadObjectFile(const std::string& path) {
   return ffi::Module(ffi::make_object<ObjectFile>(std::move(bytes), vm::LoadExecutable(linked)));
 }
 
+std::string InspectSource(const ir::IRModule& mod, const std::string& name,
+                          const std::string& target, const std::string& format) {
+  if (format != "asm" && format != "ll")
+    Fail(ErrorKind::kValueError, "format ", format, " is unknown; use asm or ll");
+  codegen::KernelOptions options;
+  options.target = target;
+  return codegen::InspectKernel(mod, name, options, format == "asm");
+}
+
 }  // namespace relaxvm::pipeline

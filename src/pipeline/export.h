@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "ir/module.h"
 #include "support/api.h"
 
 namespace relaxvm::pipeline {
@@ -26,5 +27,10 @@ RELAXVM_API void ExportKernels(const tvm::ffi::Module& executable, const std::st
 // The functions that an object file exports as __tvm_ffi_<name>, as a module that ExportLibrary
 // links into what imports it.  Runs the file's code in this process: the caller trusts it.
 tvm::ffi::Module LoadObjectFile(const std::string& path);
+
+// The code for `target` of the tensor program `name` of a scheduled module, for people to read:
+// "asm", assembly, or "ll", LLVM IR before its passes.
+std::string InspectSource(const ir::IRModule& mod, const std::string& name,
+                          const std::string& target, const std::string& format);
 
 }  // namespace relaxvm::pipeline

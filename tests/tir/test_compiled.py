@@ -96,3 +96,15 @@ def test_functions_are_called_by_name_in_formulas():
     )
     assert 'call_packed("scale", x)' in str(relaxvm.tirx.call_packed("scale", x))
     assert str(relaxvm.tirx.call_intrin("float32", "tirx.exp", x)) == "T.exp(x)"
+
+
+def test_its_code_can_be_read():
+    for target, word in (
+        ("llvm -mcpu=haswell", "%xmm"),
+        ("llvm -mtriple=aarch64-linux-gnu", "fadd"),
+    ):
+        code = relaxvm.tirx.inspect_source(twice, target)
+        assert "__tvm_ffi_twice" in code and word in code
+    assert "define" in relaxvm.tirx.inspect_source(Two["negate"], fmt="ll")
+    with pytest.raises(ValueError, match="ptx is unknown; use asm or ll"):
+        relaxvm.tirx.inspect_source(twice, fmt="ptx")

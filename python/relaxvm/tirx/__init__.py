@@ -7,7 +7,7 @@ from ..relax.expr import StringImm
 from . import stmt_functor
 from .buffer import Buffer, BufferLoad, BufferRegion, BufferType, decl_buffer, is_buffer_var
 from .calls import call_extern, call_intrin, call_packed, call_pure_extern
-from .compiled import Programs, build
+from .compiled import Programs, build, inspect_source
 from .expr import (
     EQ,
     GE,
@@ -139,6 +139,7 @@ __all__ = [
     "call_pure_extern",
     "const",
     "decl_buffer",
+    "inspect_source",
     "is_buffer_var",
     "stmt_functor",
     "stmt_seq",

@@ -69,6 +69,21 @@ def build(
     return built
 
 
+def inspect_source(program: PrimFunc, target: Any = None, fmt: str = "asm") -> str:
+    """The code that a tensor program becomes: assembly ("asm"), or LLVM IR before its passes ("ll").
+
+    A program that is not scheduled is scheduled first.  Raises ValueError for another `fmt`.
+    """
+    from relaxvm._compile import _options
+
+    name = str(program.attrs["global_symbol"]) if "global_symbol" in program.attrs else "main"
+    program = program.with_attr("global_symbol", name)  # one that nothing calls stays
+    options = {**_options(target), "stop_after": "scheduled"}
+    scheduled = _compiler.func("pipeline.Build")(IRModule({name: program}), options)["module"]
+    inspect = _compiler.func("compiler.inspect_source")
+    return str(inspect(scheduled, name, options["target"], fmt))
+
+
 def build_programs(mod: PrimFunc | IRModule, options: dict[str, Any]) -> Programs:
     """The programs of a module of nothing else, compiled with the options of `relaxvm.compile`."""
     programs: dict[str, PrimFunc] = {}
