@@ -23,7 +23,18 @@ CONVOLUTIONS = {
     "one pixel of open sizes": (("n", "h", "w", 240), 240, (1, 1), {}),
     "one channel of images": ((1, 224, 224, 3), 64, (7, 7), {"strides": 2, "padding": 3}),
 }
-PRODUCTS = [(1000, 512, 512), ("m", 384, 384), ("m", 1536, 384), (64, 256, 1000), (16, 4096, 768)]
+PRODUCTS = [
+    (1000, 512, 512),
+    ("m", 384, 384),
+    ("m", 1536, 384),
+    (64, 256, 1000),
+    (16, 4096, 768),
+    # columns that are no whole vectors
+    ("m", 240, 90),
+    ("m", 240, 97),
+    ("m", 240, 63),
+    (1000, 240, 105),
+]
 
 
 def constant(*shape: int) -> relax.Expr:

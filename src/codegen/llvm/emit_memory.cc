@@ -133,6 +133,15 @@ llvm::SmallVector<int, 64> Backwards(int lanes) {
   return picks;
 }
 
+// Whether so many elements from `offset` on are of memory of this function, whatever is in them.
+bool IsOfStack(const BufferSlot& slot, Value* offset, int lanes) {
+  const auto* memory = llvm::dyn_cast<llvm::AllocaInst>(slot.data);
+  const auto* at = llvm::dyn_cast<llvm::ConstantInt>(offset);
+  if (memory == nullptr || at == nullptr || at->isNegative()) return false;
+  const auto* array = llvm::cast<llvm::ArrayType>(memory->getAllocatedType());
+  return at->getZExtValue() + static_cast<uint64_t>(lanes) <= array->getNumElements();
+}
+
 // The step of lanes that lie a few elements apart; 0: they lie otherwise.
 int64_t FewApart(Value* lane_stride) {
   constexpr int64_t kMaxStep = 4;  // shuffles for each vector that is read
@@ -204,9 +213,14 @@ Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, 
   Value* value = nullptr;
   if (plain && IsConstant(address.lane_stride, 1)) {
     Value* pointer = ElementPointer(slot, address.offset);
-    value = mask ? static_cast<Value*>(
-                       WithAlias(slot, b_.CreateMaskedLoad(type, pointer, align, mask, nothing)))
-                 : WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align));
+    // LLVM keeps in registers what is read without a mask.
+    const bool is_whole = mask == nullptr || IsOfStack(slot, address.offset, lanes);
+    if (is_whole) {
+      value = WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align));
+      if (mask != nullptr) value = b_.CreateSelect(mask, value, nothing);
+    } else {
+      value = WithAlias(slot, b_.CreateMaskedLoad(type, pointer, align, mask, nothing));
+    }
   } else if (plain && IsConstant(address.lane_stride, -1)) {
     Value* last = b_.CreateSub(address.offset, b_.getInt64(lanes - 1));
     Value* pointer = ElementPointer(slot, last);
