@@ -95,6 +95,9 @@ class TileEmitter {
   // Where the rows of joined lines begin in A, one after the other.
   void BindRows(ffi::Array<Stmt>* seq);
 
+  // Elements of A between two rows, where they are known and the same for all.
+  std::optional<int64_t> DistanceOfRows() const;
+
   // A at `row` of the tile.  Where rows are a fixed distance apart, all of them are found from one
   // address: a pointer for each would leave too few registers.
   Expr LeftAt(int64_t row) const;

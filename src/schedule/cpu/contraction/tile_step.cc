@@ -78,6 +78,14 @@ void TileEmitter::BindRows(ffi::Array<Stmt>* seq) {
   }
 }
 
+std::optional<int64_t> TileEmitter::DistanceOfRows() const {
+  if (c_.joined.has_value()) return std::nullopt;
+  const auto linear = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], {c_.row});
+  if (!linear.has_value()) return std::nullopt;
+  const auto known = ir::AsInt(linear->Coeff(c_.row.var));
+  return known.has_value() ? std::optional<int64_t>(*known) : std::nullopt;
+}
+
 Expr TileEmitter::LeftAt(int64_t row) const {
   const auto* load = c_.LoadOf(c_.a);
   ffi::Map<Var, Expr> map;
@@ -89,14 +97,14 @@ Expr TileEmitter::LeftAt(int64_t row) const {
                                                        load->predicate, load->span));
     return replacer.Mutate(c_.a);
   }
-  const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
-  if (!linear.has_value() || !ir::AsInt(linear->Coeff(c_.row.var)).has_value()) {
+  const auto distance = DistanceOfRows();
+  if (!distance.has_value()) {
     map.Set(c_.row.var, RowAt(row));
     return Offsets(tir::Substitute(c_.a, map));
   }
   map.Set(c_.row.var, row_start_);
   const Expr from = tir::Substitute(load->indices[0], map);
-  const Expr at = from + Expr(row * ir::AsInt(linear->Coeff(c_.row.var)).value());
+  const Expr at = from + Expr(row * *distance);
   LoadReplacer replacer;
   replacer.values.emplace_back(load,
                                tir::BufferLoad(load->buffer, {at}, load->predicate, load->span));

@@ -73,9 +73,9 @@ Stmt TileEmitter::Sum() const {
 bool TileEmitter::TakesOneStep(const Machine& machine) const {
   const std::vector<Columns>& columns = part_.columns;
   const int64_t sums = part_.rows * static_cast<int64_t>(columns.size());
-  // Beside eight addresses of rows less is left already.
+  // Beside seven addresses of rows less is left already.
   const bool are_most =
-      sums * 6 >= machine.num_vectors * 5 || (c_.joined.has_value() && part_.rows >= 8);
+      sums * 6 >= machine.num_vectors * 5 || (part_.rows >= 7 && !DistanceOfRows().has_value());
   return are_most || columns.back().lanes < columns.front().lanes;
 }
 
