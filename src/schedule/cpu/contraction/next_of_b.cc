@@ -94,9 +94,9 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
     const Expr now = done + iteration;
     const Expr place = at((end == End::kLoop ? now : ir::Min(now, fetching_)) * rounds_);
     for (int64_t i = 0; i < most_rounds_; ++i) {
-      Var further("further", Int(64));
-      all.push_back(tir::Bind(further, ir::Min(i, rounds_ - 1) * Expr(lines_each_ * line)));
-      each.push_back(fetch(Var("round", Int(64)), 1, place + further));
+      Var apart("apart", Int(64));
+      all.push_back(tir::Bind(apart, ir::Min(i, rounds_ - 1) * Expr(lines_each_ * line)));
+      each.push_back(fetch(Var("round", Int(64)), 1, place + apart));
     }
   }
   each.push_back(body);
