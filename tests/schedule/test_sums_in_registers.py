@@ -21,7 +21,7 @@ CONVOLUTIONS = {
     "step 2": ((1, 28, 28, 128), 256, (3, 3), {"strides": 2, "padding": 1}),
     "one pixel": ((1, 14, 14, 480), 480, (1, 1), {}),
     "one pixel of open sizes": (("n", "h", "w", 240), 240, (1, 1), {}),
-    "one channel of images": ((1, 224, 224, 3), 64, (7, 7), {"strides": 2, "padding": 3}),
+    "three channels of images": ((1, 224, 224, 3), 64, (7, 7), {"strides": 2, "padding": 3}),
 }
 PRODUCTS = [
     (1000, 512, 512),

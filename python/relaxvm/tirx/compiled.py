@@ -76,21 +76,16 @@ def inspect_source(program: PrimFunc, target: Any = None, fmt: str = "asm") -> s
     """
     from relaxvm._compile import _options
 
-    name = str(program.attrs["global_symbol"]) if "global_symbol" in program.attrs else "main"
-    program = program.with_attr("global_symbol", name)  # one that nothing calls stays
+    programs = _with_symbols(program)
     options = {**_options(target), "stop_after": "scheduled"}
-    scheduled = _compiler.func("pipeline.Build")(IRModule({name: program}), options)["module"]
+    scheduled = _compiler.func("pipeline.Build")(IRModule(programs), options)["module"]
     inspect = _compiler.func("compiler.inspect_source")
-    return str(inspect(scheduled, name, options["target"], fmt))
+    return str(inspect(scheduled, *programs, options["target"], fmt))
 
 
 def build_programs(mod: PrimFunc | IRModule, options: dict[str, Any]) -> Programs:
     """The programs of a module of nothing else, compiled with the options of `relaxvm.compile`."""
-    programs: dict[str, PrimFunc] = {}
-    for name, function in _named(mod).items():
-        if "global_symbol" in function.attrs:
-            name = str(function.attrs["global_symbol"])
-        programs[name] = function.with_attr("global_symbol", name)
+    programs = _with_symbols(mod)
     built = _compiler.func("pipeline.Build")(IRModule(programs), options)
     result = Programs(built["executable"], list(programs))
     result.timings = [tuple(row) for row in built["timings"]]
@@ -101,3 +96,13 @@ def _named(mod: PrimFunc | IRModule) -> dict[str, Any]:
     if isinstance(mod, PrimFunc):
         return {"main": mod}
     return {var.name_hint: function for var, function in mod.functions.items()}
+
+
+def _with_symbols(mod: PrimFunc | IRModule) -> dict[str, PrimFunc]:
+    """The programs under the names that their code has; with a name, one that nothing calls stays."""
+    programs: dict[str, PrimFunc] = {}
+    for name, function in _named(mod).items():
+        if "global_symbol" in function.attrs:
+            name = str(function.attrs["global_symbol"])
+        programs[name] = function.with_attr("global_symbol", name)
+    return programs

@@ -106,10 +106,10 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
     return SeqStmt::Flatten(all);
   }
   Var first("first", Int(64)), begin("begin", Int(64)), further("further", Int(64));
-  auto from = [&](const Stmt& each, const Var& at, const Expr& start) {
+  auto from = [&](const Stmt& loop, const Var& step, const Expr& start) {
     ffi::Map<Var, Expr> map;
-    map.Set(iteration, start + at);
-    return tir::Substitute(each, map);
+    map.Set(iteration, start + step);
+    return tir::Substitute(loop, map);
   };
   all.push_back(tir::Bind(begin, some));
   all.push_back(Loop(first, begin, ForKind::kSerial, from(fetching, first, 0)));
