@@ -6,6 +6,7 @@
 #include <tvm/ffi/container/tensor.h>
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ class Owner {
       : function_(std::move(function)),
         num_results_(num_results),
         receive_(std::move(receive)),
+        pool_(vm->PoolOf({kDLCPU, 0})),
         constants_(RangesOfConstants(*vm)) {}
 
   void operator()(ffi::PackedArgs args, ffi::Any* result) const {
@@ -88,8 +90,9 @@ class Owner {
     if (value.type_index() != kTVMFFITensor) return value;
     const DLTensor& tensor = *ffi::AnyView(value).cast<DLTensor*>();
     if (!runtime::IsHost(tensor.device) || !IsShared(runtime::DataOf(tensor), args)) return value;
-    ffi::Tensor copy =
-        runtime::EmptyHostTensor({tensor.shape, static_cast<size_t>(tensor.ndim)}, tensor.dtype);
+    const ffi::ShapeView shape(tensor.shape, static_cast<size_t>(tensor.ndim));
+    ffi::Tensor copy = pool_ == nullptr ? runtime::EmptyHostTensor(shape, tensor.dtype)
+                                        : runtime::EmptyTensor(pool_, shape, tensor.dtype);
     runtime::CopyTensor(tensor, runtime::Raw(copy));
     return copy;
   }
@@ -107,6 +110,7 @@ class Owner {
   ffi::Function function_;
   int64_t num_results_;
   ffi::Function receive_;
+  std::shared_ptr<runtime::MemoryPool> pool_;  // null where the VM has none for the host
   std::vector<Range> constants_;  // sorted
 };
 
