@@ -111,7 +111,7 @@ class Owner {
   int64_t num_results_;
   ffi::Function receive_;
   std::shared_ptr<runtime::MemoryPool> pool_;  // null where the VM has none for the host
-  std::vector<Range> constants_;  // sorted
+  std::vector<Range> constants_;               // sorted
 };
 
 }  // namespace

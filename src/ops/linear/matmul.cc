@@ -81,12 +81,16 @@ Tensors ComputeMatmul(const ComputeArgs& in, const Matmul&) {
     if (b.ndim() > 1) y.push_back(i[out.size() - 1]);
     return ir::Cast(wide, a(x)) * ir::Cast(wide, b(y));
   };
+  // Both sides have the same number of steps (kernels check it): a number, where one of them says
+  // so.
+  Expr steps = b.dim(b.ndim() > 1 ? -2 : -1);
+  if (!ir::AsInt(steps).has_value()) steps = a.dim(-1);
   // A sum of one product is elementwise, and fuses as such.
-  if (ir::IsIntValue(a.dim(-1), 1)) {
+  if (ir::IsIntValue(steps, 1)) {
     return {tir::Compute(
         out, [&](const Indices& i) { return ir::Cast(dtype, formula(i, {Expr(0)})); }, "matmul")};
   }
-  Tensor result = tir::Reduce(out, {a.dim(-1)}, tir::SumReducer(wide), formula, "matmul");
+  Tensor result = tir::Reduce(out, {steps}, tir::SumReducer(wide), formula, "matmul");
   if (wide == dtype) return {result};
   return {tir::Map(result, [&](const Expr& e) { return ir::Cast(dtype, e); }, "cast")};
 }

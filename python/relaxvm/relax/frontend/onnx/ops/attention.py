@@ -13,6 +13,7 @@ from ..element_types import carrier
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from .linear import inner_agree
 
 
 def split_heads(g: Graph, x: Any, heads: int) -> Any:
@@ -333,7 +334,7 @@ def attention_microsoft(
 ) -> tuple:
     if do_rotary or past_present_share_buffer:
         raise UnsupportedModel("rotary embeddings and shared buffers are not supported")
-    projected = g.emit(op.matmul(x, weights))
+    projected = g.emit(op.matmul(*inner_agree(g, x, weights)))
     if bias is not None:
         projected = g.emit(op.add(*g.agree(projected, bias)))
     return attention_ms(
