@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of everything.  Each stage's spec is in stage_spec.cc and docs/design/stages.md.
+#include "passes/layout/pool_layout.h"
 #include "pipeline/pipeline.h"
 
 namespace relaxvm::pipeline {
@@ -31,7 +32,8 @@ void ChooseLayouts(Pipeline& p) {
   wanted.Set("relax.nn.conv1d_transpose", Layouts{"NWC", "WIO"});
   wanted.Set("relax.nn.conv2d_transpose", Layouts{"NHWC", "HWIO"});
   wanted.Set("relax.nn.conv3d_transpose", Layouts{"NDHWC", "DHWIO"});
-  p.Run(Pass::kConvertLayout, {{"desired_layouts", wanted}});
+  p.Run(Pass::kConvertLayout,
+        {{"desired_layouts", wanted}, {"layout_cb", passes::layout::PoolLayouts()}});
   p.Run(Pass::kCanonicalizeBindings);
   p.Run(Pass::kPermuteBeforeResize);
   p.Run(Pass::kDeadCodeElimination);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling over windows, maximum and average, on one to three spatial axes, in every layout.
+#include <algorithm>
+
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
@@ -77,32 +79,107 @@ Expr CountedTaps(const Pool& a, size_t s, const Expr& at, const Expr& extent) {
   return ir::Max(end - first, Expr(0));
 }
 
+// How windows are reduced: what counts where there is no data, and how elements come together.
+struct Combination {
+  DLDataType dtype;
+  Expr outside;
+  tir::Reducer reducer;
+  const char* name;
+};
+
+// One axis of data: padding, and the windows along it.
+struct WindowAxis {
+  size_t at;  // in the layout
+  int64_t size, stride, dilation, before, after;
+};
+
+std::vector<WindowAxis> WindowAxes(const Pool& a, const Layout& data, const std::string& spatial) {
+  std::vector<WindowAxis> axes;
+  for (size_t s = 0; s < spatial.size(); ++s) {
+    const int64_t hangs_over = a.ceil_mode ? a.strides[s] - 1 : 0;
+    axes.push_back({data.At(spatial[s]), a.pool_size[s], a.strides[s], a.dilation[s], a.padding[s],
+                    a.padding[spatial.size() + s] + hangs_over});
+  }
+  return axes;
+}
+
+// Are windows reduced sooner along one axis after the other?  A further pass over the data costs
+// about as much as four more elements of a window.
+bool IsFasterByAxes(const std::vector<WindowAxis>& axes, const Dims& from, const Dims& to) {
+  double whole = 1, by_axes = 0, results = 1;  // for each element of the result
+  for (const WindowAxis& axis : axes) {
+    whole *= static_cast<double>(axis.size);
+    by_axes += static_cast<double>(axis.size + (results == 1 ? 0 : 4)) * results;
+    const auto given = ir::AsInt(from[axis.at]), wanted = ir::AsInt(to[axis.at]);
+    results *= given && wanted && *wanted > 0
+                   ? static_cast<double>(*given) / static_cast<double>(*wanted)
+                   : static_cast<double>(axis.stride);
+  }
+  return by_axes + 4 < whole;
+}
+
+// The last axis first: the later ones then have fewer elements.
+Tensor ReduceByAxes(Tensor x, const std::vector<WindowAxis>& axes, const Dims& out,
+                    const Combination& how) {
+  for (size_t s = axes.size(); s-- > 0;) {
+    const WindowAxis& axis = axes[s];
+    PadAmounts pads{std::vector<Expr>(out.size(), Expr(0)), std::vector<Expr>(out.size(), Expr(0))};
+    pads.before[axis.at] = Expr(axis.before);
+    pads.after[axis.at] = Expr(axis.after);
+    std::vector<Expr> shape(x->shape.begin(), x->shape.end());
+    shape[axis.at] = out[axis.at];
+    const Tensor padded =
+        PadStage(x, pads, x->dtype == how.dtype ? how.outside : Number(x->dtype, 0));
+    auto formula = [&](const Indices& i, const Indices& r) {
+      std::vector<Expr> at(i.begin(), i.end());
+      at[axis.at] = i[axis.at] * Expr(axis.stride) + r[0] * Expr(axis.dilation);
+      return ir::Cast(how.dtype, padded(at));
+    };
+    x = tir::Reduce(shape, {Expr(axis.size)}, how.reducer, formula, how.name);
+  }
+  return x;
+}
+
+// All axes of a window at once, or one after the other.
+template <size_t kNumSpatial>
+Tensor ReduceWindows(const ComputeArgs& in, const Pool& a, const Layout& data, const Layout& out,
+                     const Combination& how) {
+  const std::string spatial = SpatialLetters(kNumSpatial);
+  const std::vector<WindowAxis> axes = WindowAxes(a, data, spatial);
+  const bool is_one_layout = a.layout == a.out_layout.value_or(a.layout);
+  if (is_one_layout && IsFasterByAxes(axes, in[0]->shape, in.OutShape())) {
+    return ReduceByAxes(in[0], axes, in.OutShape(), how);
+  }
+  PadAmounts pads{std::vector<Expr>(data.size(), Expr(0)), std::vector<Expr>(data.size(), Expr(0))};
+  Dims window;
+  for (const WindowAxis& axis : axes) {
+    window.push_back(Expr(axis.size));
+    pads.before[axis.at] = Expr(axis.before);
+    pads.after[axis.at] = Expr(axis.after);
+  }
+  const DLDataType given = in[0]->dtype;
+  const Tensor x = PadStage(in[0], pads, given == how.dtype ? how.outside : Number(given, 0));
+  auto formula = [&](const Indices& i, const Indices& r) {
+    return ir::Cast(how.dtype, x(TapIndex<kNumSpatial>(a, data, out, i, r)));
+  };
+  return tir::Reduce(in.OutShape(), window, how.reducer, formula, how.name);
+}
+
 template <size_t kNumSpatial>
 Tensors ComputePool(const ComputeArgs& in, const Pool& a, bool average) {
   std::string spatial = SpatialLetters(kNumSpatial);
   Layout data(a.layout), out(a.out_layout.value_or(a.layout));
   DLDataType dtype = in.OutDtype();
-  PadAmounts pads{std::vector<Expr>(data.size(), Expr(0)), std::vector<Expr>(data.size(), Expr(0))};
-  Dims window;
-  for (size_t s = 0; s < kNumSpatial; ++s) {
-    window.push_back(Expr(a.pool_size[s]));
-    pads.before[data.At(spatial[s])] = Expr(a.padding[s]);
-    int64_t hangs_over = a.ceil_mode ? a.strides[s] - 1 : 0;
-    pads.after[data.At(spatial[s])] = Expr(a.padding[kNumSpatial + s] + hangs_over);
-  }
-  auto tap = [&](const Indices& i, const Indices& r) {
-    return TapIndex<kNumSpatial>(a, data, out, i, r);
-  };
   if (!average) {
-    Tensor x = PadStage(in[0], pads, ir::MinValue(dtype));
-    auto formula = [&](const Indices& i, const Indices& r) { return x(tap(i, r)); };
-    return {tir::Reduce(in.OutShape(), window, tir::MaxReducer(dtype), formula, "max_pool")};
+    return {ReduceWindows<kNumSpatial>(
+        in, a, data, out, {dtype, ir::MinValue(dtype), tir::MaxReducer(dtype), "max_pool"})};
   }
-  Tensor x = PadStage(in[0], pads, Number(dtype, 0));
-  DLDataType wide = WideDtype(dtype);
-  auto formula = [&](const Indices& i, const Indices& r) { return ir::Cast(wide, x(tap(i, r))); };
-  Tensor sum = tir::Reduce(in.OutShape(), window, tir::SumReducer(wide), formula, "pool_sum");
-  bool whole = a.count_include_pad || pads.IsZero();
+  const DLDataType wide = WideDtype(dtype);
+  const Tensor sum = ReduceWindows<kNumSpatial>(
+      in, a, data, out, {wide, Number(wide, 0), tir::SumReducer(wide), "pool_sum"});
+  auto pads = [&](const WindowAxis& axis) { return axis.before != 0 || axis.after != 0; };
+  const std::vector<WindowAxis> axes = WindowAxes(a, data, spatial);
+  const bool whole = a.count_include_pad || std::none_of(axes.begin(), axes.end(), pads);
   auto divided = [&](const Indices& i) -> Expr {
     Expr count(1);
     for (size_t s = 0; s < kNumSpatial; ++s) {
