@@ -261,12 +261,16 @@ Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, const 
   const bool wants_rest = op == BinaryOp::kMod || op == BinaryOp::kFloorMod;
   const bool rounds_down = op == BinaryOp::kFloorDiv || op == BinaryOp::kFloorMod;
   Value* one = llvm::ConstantInt::get(a->getType(), 1);
+  auto unsigned_result = [&](Value* x) -> Value* {
+    Value* quotient = Quotient(x, b, t, false);
+    return wants_rest ? b_.CreateSub(x, b_.CreateMul(quotient, b)) : quotient;
+  };
   if (is_signed && least.a.has_value() && least.b.value_or(0) >= 1) {
-    if (*least.a >= 0) return wants_rest ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+    if (*least.a >= 0) return unsigned_result(a);
     // One divisor more makes it a number of at least 0.
     if (rounds_down && *least.a >= -*least.b) {
-      Value* more = b_.CreateAdd(a, b);
-      return wants_rest ? b_.CreateURem(more, b) : b_.CreateSub(b_.CreateUDiv(more, b), one);
+      Value* result = unsigned_result(b_.CreateAdd(a, b));
+      return wants_rest ? result : b_.CreateSub(result, one);
     }
   }
   if (least.a.value_or(-1) >= 0 && least.b.value_or(-1) >= 0) is_signed = false;
@@ -279,7 +283,7 @@ Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, const 
     unsafe = b_.CreateOr(by_zero, by_minus_one);
   }
   Value* safe = b_.CreateSelect(unsafe, one, b);
-  Value* quotient = is_signed ? b_.CreateSDiv(a, safe) : b_.CreateUDiv(a, safe);
+  Value* quotient = Quotient(a, safe, t, is_signed);
   Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, safe));
   if (is_signed && rounds_down) {
     Value* adjust =
@@ -290,6 +294,22 @@ Value* ValueOps::IntDivide(BinaryOp op, Value* a, Value* b, DLDataType t, const 
   if (wants_rest) return b_.CreateSelect(unsafe, zero, rest);
   if (is_signed) quotient = b_.CreateSelect(by_minus_one, b_.CreateNeg(a), quotient);
   return b_.CreateSelect(by_zero, zero, quotient);
+}
+
+// Few processors divide vectors of integers.  Floats that hold them do so exactly: a quotient that
+// is no integer is 1 / b away from the next one at least, and off by less than a / b / 2^bits.
+Value* ValueOps::Quotient(Value* a, Value* b, DLDataType t, bool is_signed) {
+  if (t.lanes == 1 || t.bits > 32) return is_signed ? b_.CreateSDiv(a, b) : b_.CreateUDiv(a, b);
+  llvm::IRBuilder<>::FastMathFlagGuard guard(b_);
+  b_.clearFastMathFlags();
+  llvm::Type* element = t.bits > 16 ? b_.getDoubleTy() : b_.getFloatTy();
+  llvm::Type* floats = llvm::FixedVectorType::get(element, t.lanes);
+  auto widened = [&](Value* v) {
+    return is_signed ? b_.CreateSIToFP(v, floats) : b_.CreateUIToFP(v, floats);
+  };
+  Value* quotient = b_.CreateFDiv(widened(a), widened(b));
+  return is_signed ? b_.CreateFPToSI(quotient, a->getType())
+                   : b_.CreateFPToUI(quotient, a->getType());
 }
 
 Value* ValueOps::IntDivideByConstant(BinaryOp op, Value* a, Constant* divisor, bool is_signed,

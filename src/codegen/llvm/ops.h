@@ -86,6 +86,7 @@ class ValueOps {
  private:
   llvm::Value* IntDivide(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t,
                          const Least& least);
+  llvm::Value* Quotient(llvm::Value* a, llvm::Value* b, DLDataType t, bool is_signed);
   llvm::Value* IntDivideByConstant(ir::BinaryOp op, llvm::Value* a, llvm::Constant* divisor,
                                    bool is_signed, bool nonnegative);
   llvm::Value* Shift(ir::BinaryOp op, llvm::Value* a, llvm::Value* b, DLDataType t);
