@@ -227,6 +227,7 @@ class InferenceSession:
         arrays = self._checker.inputs(feed)
         if all(array is feed[n] and is_lendable(array) for n, array in zip(self._names, arrays)):
             raise self._failure(error, arrays) from error
+        self._checker.makes_dense |= not all(array.flags.c_contiguous for array in arrays)
         try:
             return self._call(*[borrow(array) for array in arrays])
         except MemoryError:

@@ -108,6 +108,16 @@ def test_takes_arrays_of_any_layout(session, name, x):
     np.testing.assert_array_equal(y, (x + x).astype("f4"))
 
 
+def test_takes_arrays_of_all_layouts_by_turns(session):
+    """Once one was refused, arrays are made dense before the call."""
+    s = session(TWICE)
+    for _ in range(3):
+        for name, x in layouts():
+            (y,) = s.run(None, {"x": x})
+            np.testing.assert_array_equal(y, (x + x).astype("f4"), err_msg=name)
+            assert not np.shares_memory(x, y)
+
+
 def test_takes_and_gives_scalars(session):
     s = session("g (float x) => (float y) { y = Exp(x) }")
     for x in (np.float32(1), np.array(1, "f4")):

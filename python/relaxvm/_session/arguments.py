@@ -32,6 +32,9 @@ class Checker:
         self._outputs = [a.name for a in signature.outputs]
         self._all_outputs = list(range(len(self._outputs)))
         self.single = len(self._outputs) == 1
+        # Set by the first call with an array that is not dense: a caller that turns its images
+        # does so in every call, and a refusal costs more than looking.
+        self.makes_dense = False
 
     def outputs(self, names: Sequence[str] | None) -> list[int]:
         """Positions of the outputs asked for."""
@@ -57,6 +60,8 @@ class Checker:
         for array in arrays:
             if type(array) is not _ndarray:
                 raise TypeError
+        if self.makes_dense:
+            return [a if a.flags.c_contiguous else a.copy("C") for a in arrays]
         return arrays
 
     def inputs(self, feed: Mapping[str, Any]) -> list[np.ndarray]:
