@@ -80,7 +80,7 @@ class Scalars:
         """Surely unequal?"""
         if not is_symbolic(a) and not is_symbolic(b):
             return a != b
-        return self.prove(a < b) or self.prove(a > b)
+        return self.prove(tirx.NE(_wrap(a), _wrap(b)))  # also of what is a multiple of 2, and 1
 
     # ---- integers
 
