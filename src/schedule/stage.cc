@@ -149,7 +149,7 @@ const Expr& StripCasts(const Expr& e) {
 
 std::optional<Program> ParseProgram(const PrimFunc& func) {
   if (IsScheduledByHand(func->body)) return std::nullopt;
-  Program program{func, {}, {}};
+  Program program{func, {}, {}, {}};
   std::vector<Stmt> parts;
   if (const auto* seq = func->body.as<tir::SeqStmtObj>())
     parts.assign(seq->seq.begin(), seq->seq.end());
@@ -160,6 +160,8 @@ std::optional<Program> ParseProgram(const PrimFunc& func) {
       program.temps.push_back(Buffer(alloc->buffer));
     } else if (auto stage = ReadNest(part)) {
       program.stages.push_back(std::move(*stage));
+    } else if (part.as<tir::AssertStmtObj>() && program.temps.empty() && program.stages.empty()) {
+      program.checks.push_back(part);
     } else if (part.as<tir::BindObj>() || part.as<tir::AssertStmtObj>()) {
       return std::nullopt;  // statements that later ones depend on in ways stages do not show
     } else {

@@ -92,6 +92,7 @@ struct Spread {
 
 struct Program {
   PrimFunc func;
+  ffi::Array<Stmt> checks;    // asserts in front of all else
   std::vector<Buffer> temps;  // in order of allocation
   std::vector<Stage> stages;  // in order of execution
 };
@@ -102,8 +103,8 @@ Expr Apply(Combine combine, Expr a, Expr b);
 // between.
 Expr Accumulated(Combine combine, Expr accumulated, const Expr& next);
 
-// Absent when the program's outline is not "allocations, then nests of one block each" (already
-// scheduled by hand).
+// Absent when the program's outline is not "checks, allocations, then nests of one block each"
+// (already scheduled by hand).
 std::optional<Program> ParseProgram(const PrimFunc& func);
 
 // Puts formulas of temporaries into their only users, or into all of them when cheap; removes

@@ -11,6 +11,8 @@ namespace relaxvm::schedule::cpu {
 struct Context {
   Context(Program p, const Machine& m) : program(std::move(p)), machine(m) {
     for (const Buffer& b : program.temps) temps.insert(b.get());
+    for (const Stmt& check : program.checks)
+      analyzer.Assume(check.as<tir::AssertStmtObj>()->condition);
   }
   // Does no stage outside of [begin, end) read `buffer`?
   bool ReadOnlyBy(const Buffer& buffer, size_t begin, size_t end) const;

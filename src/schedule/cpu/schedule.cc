@@ -117,7 +117,7 @@ class Scheduler {
       parts.push_back(EmitGroup(at, &context_, &end));
       at = end;
     }
-    ffi::Array<Stmt> body;
+    ffi::Array<Stmt> body = context_.program.checks;
     for (const Buffer& b : context_.program.temps) {
       if (!context_.gone.count(b.get())) body.push_back(tir::AllocBuffer(b));
     }

@@ -239,7 +239,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
                             c->layers * form.Depth(), form.width};
   if (form.of_bytes) shape.push_back(form.Pair());
   const Buffer weight(plain->name, shape, form.Transformed());
-  ffi::Array<tir::Stmt> allocs, nests;
+  ffi::Array<tir::Stmt> allocs = program->checks, nests;
   auto add = [&](const tir::Stmt& part) {
     (part.as<tir::AllocBufferObj>() ? allocs : nests).push_back(part);
   };
@@ -247,6 +247,7 @@ std::optional<PackedOperand> WinogradOperand(const PrimFunc& func, size_t param,
   if (parts != nullptr) {
     size_t stage = 0;
     for (const tir::Stmt& part : parts->seq) {
+      if (part.as<tir::AssertStmtObj>()) continue;
       const auto* alloc = part.as<tir::AllocBufferObj>();
       const bool gone = alloc != nullptr ? c->is_padded && Writes(program->stages[0], alloc->buffer)
                                          : stage++ <= number;

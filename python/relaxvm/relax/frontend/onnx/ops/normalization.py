@@ -31,14 +31,19 @@ def batch_normalization(
         return _training(g, x, scale, bias, mean, variance, epsilon, momentum)
     if g.num_outputs > 1:
         raise UnsupportedModel("it has outputs of training; export the model for inference")
+    x, scale, bias, mean, variance = _of_one_width(g, x, scale, bias, mean, variance)
+    out = op.nn.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon, training=False)
+    return (TupleGetItem(g.emit(out), 0),)
+
+
+def _of_one_width(g, x, *weights):
+    """`x` and its weights, one for each channel: their number is known when that of the first weight is."""
     shape = g.shape(x)
-    channels = g.shape(scale)[0]
+    channels = g.shape(weights[0])[0]
     if is_symbolic(channels):
         channels = shape[1]
     x = g.checked(x, [channels if i == 1 else d for i, d in enumerate(shape)])
-    scale, bias, mean, variance = (g.checked(v, [channels]) for v in (scale, bias, mean, variance))
-    out = op.nn.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon, training=False)
-    return (TupleGetItem(g.emit(out), 0),)
+    return [x, *(g.checked(v, [channels]) for v in weights)]
 
 
 def _training(g, x, scale, bias, mean, variance, epsilon, momentum):
@@ -71,6 +76,7 @@ def instance_normalization(
     g: Graph, x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5
 ) -> Expr:
     axes = list(range(2, g.rank(x)))
+    x, scale, bias = _of_one_width(g, x, scale, bias)
     return op.nn.instance_norm(x, scale, bias, channel_axis=1, axes=axes, epsilon=epsilon)
 
 
@@ -166,6 +172,7 @@ def group_normalization(
 
 
 def _group_norm(g, x, scale, bias, num_groups, epsilon):
+    x, scale, bias = _of_one_width(g, x, scale, bias)
     return op.nn.group_norm(
         x,
         scale,
