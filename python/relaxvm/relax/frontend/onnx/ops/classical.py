@@ -14,7 +14,6 @@ from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
 from ..scalars import is_symbolic
-from .linear import inner_agree
 
 _ML = "ai.onnx.ml"
 
@@ -284,7 +283,7 @@ def linear_regressor(
 ) -> Expr:
     weight = _rows(coefficients or [], targets)
     x = _matrix(g, x, weight.shape[1])
-    y = g.emit(op.matmul(*inner_agree(g, x, g.constant(np.ascontiguousarray(weight.T)))))
+    y = g.emit(op.matmul(x, g.constant(np.ascontiguousarray(weight.T))))
     if intercepts:
         y = g.emit(op.add(y, g.constant(_floats(intercepts).reshape(-1))))
     return _finished(g, y, post_transform)
@@ -317,7 +316,7 @@ def linear_classifier(
         rows = 1
     weight = _rows(coefficients, rows)
     x = _of_width(g, x, weight.shape[1])
-    scores = g.emit(op.matmul(*inner_agree(g, x, g.constant(np.ascontiguousarray(weight.T)))))
+    scores = g.emit(op.matmul(x, g.constant(np.ascontiguousarray(weight.T))))
     if intercepts:
         scores = g.emit(op.add(scores, g.constant(intercepts, "float32")))
     if rows == 1 and len(labels) == 2:

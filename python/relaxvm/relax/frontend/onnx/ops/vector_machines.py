@@ -15,7 +15,6 @@ from ..errors import InvalidModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
 from .classical import _classes, _finished, _floats, _labels, _matrix, _pair
-from .linear import inner_agree
 
 _ML = "ai.onnx.ml"
 
@@ -28,7 +27,7 @@ def _kernels(g: Graph, x: Any, vectors: np.ndarray, kind: str, params: list[floa
         apart = g.emit(op.subtract(g.emit(op.expand_dims(x, axis=[1])), g.constant(vectors)))
         squares = g.emit(op.sum(g.emit(op.multiply(apart, apart)), axis=[2]))
         return g.emit(op.exp(g.emit(op.multiply(squares, number(-gamma)))))
-    dots = g.emit(op.matmul(*inner_agree(g, x, g.constant(np.ascontiguousarray(vectors.T)))))
+    dots = g.emit(op.matmul(x, g.constant(np.ascontiguousarray(vectors.T))))
     if kind == "LINEAR":
         return dots
     moved = g.emit(op.add(g.emit(op.multiply(dots, number(gamma))), number(coef0)))
@@ -68,7 +67,7 @@ def svm_regressor(
             raise InvalidModel(f"it has {weights.size} coefficients for {n_supports} vectors")
     else:
         x = _matrix(g, x, weights.size)
-    y = g.emit(op.matmul(*inner_agree(g, x, g.constant(weights.reshape(-1, 1)))))
+    y = g.emit(op.matmul(x, g.constant(weights.reshape(-1, 1))))
     y = g.emit(op.add(y, g.constant(_floats(rho)[:1])))
     if one_class:
         sign = op.where(op.greater(y, g.scalar(0.0, y)), g.scalar(1.0, y), g.scalar(-1.0, y))
@@ -125,9 +124,7 @@ def _linear(g, x, labels, weights, rho, transform) -> tuple:
         raise InvalidModel(f"{weights.size} coefficients are not for {len(labels)} classes")
     table = np.ascontiguousarray(weights.reshape(len(labels), -1).T)
     x = _matrix(g, x, len(table))
-    scores = g.emit(
-        op.add(op.matmul(*inner_agree(g, x, g.constant(table)), g.constant(rho[0], "float32")))
-    )
+    scores = g.emit(op.add(op.matmul(x, g.constant(table)), g.constant(rho[0], "float32")))
     best = g.emit(op.argmax(scores, axis=1, keepdims=False))
     if len(labels) == 2:  # what ONNX Runtime counts as surely the second class
         bound = g.constant(0.5, "float32") if min(weights) >= 0 else g.constant(0.0, "float32")
