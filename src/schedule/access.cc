@@ -74,6 +74,13 @@ class RangeScaler : public tir::StmtMutator {
   const std::vector<Axis>& axes_;
 };
 
+// An offset with what it finds in memory as something that is given: loads are accesses of their
+// own.
+class LoadsGiven : public tir::StmtMutator {
+ public:
+  Expr MutateBufferLoad(const BufferLoad& load) override { return Var("given", load.dtype()); }
+};
+
 // i * n + j  ->  r   in every access, when i's step is always n times j's.
 bool CanMerge(const Stage& stage, const Axis& outer, const Axis& inner, arith::Analyzer* analyzer) {
   for (const Axis* axis : {&outer, &inner}) {
@@ -88,7 +95,7 @@ bool CanMerge(const Stage& stage, const Axis& outer, const Axis& inner, arith::A
     for (const BufferLoadObj* load : LoadsOf(stage.finish)) offsets.push_back(load->indices[0]);
   }
   for (const Expr& offset : offsets) {
-    auto linear = LinearOffset::Of(offset, {outer, inner});
+    auto linear = LinearOffset::Of(LoadsGiven().Mutate(offset), {outer, inner});
     if (!linear.has_value()) return false;
     if (!analyzer->ProveEqual(linear->Coeff(outer.var), linear->Coeff(inner.var) * inner.extent))
       return false;

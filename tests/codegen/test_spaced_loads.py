@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements a few apart are read by whole vectors: none beyond the last one that is asked for."""
+"""Elements a few apart, or each several times, are read by whole vectors: none beyond the last one that is asked for."""
 
 from __future__ import annotations
 
@@ -51,6 +51,39 @@ def test_reads_no_element_that_is_not_asked_for(dtype, target):
             values = np.random.default_rng(size).integers(0, 100, (3, size)).astype(dtype)
             x = relaxvm.runtime.from_dlpack(before_forbidden_page(values))
             np.testing.assert_array_equal(run(x).numpy(), values[:, 1::step])
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float16", "float32", "int64"])
+def test_repeats_each_element(dtype, target):
+    n = tirx.Var("n", "int64")
+    for times in (2, 3, 4, 8, 64):
+        run = compiled(lambda x, times=times: op.repeat(x, times, 1), (3, n), dtype, target)
+        for size in (0, 1, 7, 16, 65):
+            values = np.random.default_rng(size).integers(0, 100, (3, size)).astype(dtype)
+            x = relaxvm.runtime.from_dlpack(before_forbidden_page(values))
+            np.testing.assert_array_equal(run(x).numpy(), values.repeat(times, 1))
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+def test_begins_inside_of_a_run_of_repeats(first, target):
+    values = np.arange(3 * 40, dtype="float32").reshape(3, 40)
+    body = lambda x: op.strided_slice(op.repeat(x, 4, 1), [1], [first], [160], [1])
+    run = compiled(body, values.shape, "float32", target)
+    x = relaxvm.runtime.from_dlpack(before_forbidden_page(values))
+    np.testing.assert_array_equal(run(x).numpy(), values.repeat(4, 1)[:, first:])
+
+
+def test_repeats_run_along_vectors():
+    x = relax.Var("x", relax.TensorType((3, 80), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(op.repeat(x, 2, 1))
+        builder.emit_func_output(out)
+    scheduled = relaxvm.compile(builder.get(), stop_after="scheduled")
+    assert "T.vectorized" in scheduled.script()
 
 
 def test_maxima_of_neighbours_run_along_vectors():

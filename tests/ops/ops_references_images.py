@@ -77,7 +77,7 @@ def _taps(
 
 def resize(
     x: Array, size: Ints, roi: Sequence[float], layout: str, method: str, mode: str, rounding: str,
-    alpha: float, exclude: int, extrapolation: float, out_dtype: Any,
+    alpha: float, exclude: int, extrapolation: float, out_dtype: Any, scales: Sequence[float],
 ) -> Array:  # fmt: skip
     spatial = spatial_axes(layout)
     order = "NC" + spatial
@@ -88,7 +88,8 @@ def resize(
         if have == 0:
             raise ValueError("nothing to resize")
         roi_s = (roi[s], roi[len(spatial) + s])
-        at = _position(mode, np.arange(want, dtype=np.float64), have, want, *roi_s)
+        length = have * scales[s] if scales and scales[s] > 0 else want
+        at = _position(mode, np.arange(want, dtype=np.float64), have, length, *roi_s)
         beyond = (at < 0) | (at > have - 1)
         outside |= beyond.reshape([-1 if d == s else 1 for d in range(len(spatial))])
         weights = _taps(method, at, have, rounding, mode, alpha, exclude)

@@ -4,6 +4,8 @@
 
 #include <llvm/IR/MDBuilder.h>
 
+#include <algorithm>
+
 #include "support/error.h"
 
 namespace relaxvm::codegen {
@@ -185,6 +187,52 @@ Value* ProgramEmitter::LoadSpaced(const BufferSlot& slot, const Address& address
   return result;
 }
 
+// Lanes that differ from what they share by constants of a vector's width: all from the first
+// element to the last one, shuffled into place.  Null: they lie otherwise.
+Value* ProgramEmitter::LoadPicked(const BufferSlot& slot, const Address& address, Value* mask) {
+  auto* offsets = llvm::dyn_cast_or_null<llvm::Constant>(address.lane_offsets);
+  if (offsets == nullptr || address.lane_stride != nullptr) return nullptr;
+  std::vector<int64_t> at;
+  for (int i = 0; i < address.lanes; ++i) {
+    const auto* lane = llvm::dyn_cast_or_null<llvm::ConstantInt>(
+        offsets->getAggregateElement(static_cast<unsigned>(i)));
+    if (lane == nullptr) return nullptr;
+    at.push_back(lane->getSExtValue());
+  }
+  const auto [low, high] = std::minmax_element(at.begin(), at.end());
+  const int64_t first = *low, reach = *high - *low;
+  if (reach >= address.lanes) return nullptr;
+  const int count = static_cast<int>(reach) + 1;
+  llvm::SmallVector<int, 64> picks;
+  std::vector<llvm::SmallVector<int, 4>> users(static_cast<size_t>(count));  // lanes of an element
+  for (int i = 0; i < address.lanes; ++i) {
+    picks.push_back(static_cast<int>(at[static_cast<size_t>(i)] - first));
+    users[static_cast<size_t>(picks.back())].push_back(i);
+  }
+  llvm::Type* type = ops_.StorageType(WithLanes(slot.dtype, count));
+  const llvm::Align align = AlignOf(slot.dtype);
+  Value* pointer = ElementPointer(slot, b_.CreateAdd(address.offset, b_.getInt64(first)));
+  auto picked = [&](Value* v) {
+    return count == 1 ? ops_.Splat(v, address.lanes) : b_.CreateShuffleVector(v, picks);
+  };
+  if (mask == nullptr) return picked(WithAlias(slot, b_.CreateAlignedLoad(type, pointer, align)));
+  // An element is read where one of its lanes is wanted.
+  constexpr size_t kMaxUsers = 7;
+  size_t most = 0;
+  for (const auto& lanes : users) most = std::max(most, lanes.size());
+  if (count == 1 || most > kMaxUsers) return nullptr;
+  Value* no = llvm::Constant::getNullValue(mask->getType());
+  Value* kept = nullptr;
+  for (size_t k = 0; k < most; ++k) {
+    llvm::SmallVector<int, 64> wanted;
+    for (const auto& lanes : users) wanted.push_back(k < lanes.size() ? lanes[k] : address.lanes);
+    Value* part = b_.CreateShuffleVector(mask, no, wanted);
+    kept = kept == nullptr ? part : b_.CreateOr(kept, part);
+  }
+  Value* nothing = llvm::Constant::getNullValue(type);
+  return picked(WithAlias(slot, b_.CreateMaskedLoad(type, pointer, align, kept, nothing)));
+}
+
 Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, Value* mask) {
   int lanes = address.lanes;
   DLDataType t = WithLanes(slot.dtype, lanes);
@@ -237,6 +285,8 @@ Value* ProgramEmitter::EmitLoad(const BufferSlot& slot, const Address& address, 
     value = ops_.Splat(scalar, lanes);
   } else if (const int64_t step = plain ? FewApart(address.lane_stride) : 0; step > 0) {
     value = LoadSpaced(slot, address, step, mask);
+  } else if (Value* picked = LoadPicked(slot, address, mask)) {
+    value = picked;
   } else {
     value = WithAlias(
         slot, b_.CreateMaskedGather(type, LanePointers(slot, address), align, mask, nothing));

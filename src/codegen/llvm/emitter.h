@@ -191,6 +191,7 @@ class ProgramEmitter : private tir::StmtVisitor {
   void AddIndex(const ir::Expr& index, llvm::Value* stride, Address* address);
   llvm::Value* LoadSpaced(const BufferSlot& slot, const Address& address, int64_t step,
                           llvm::Value* mask);
+  llvm::Value* LoadPicked(const BufferSlot& slot, const Address& address, llvm::Value* mask);
   llvm::Value* EmitLoad(const BufferSlot& slot, const Address& address, llvm::Value* mask);
   void EmitStore(const BufferSlot& slot, const Address& address, llvm::Value* value,
                  llvm::Value* mask);

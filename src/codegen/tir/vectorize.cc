@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "arith/remainder.h"
 #include "tir/functor.h"
 
 namespace relaxvm::codegen {
@@ -246,7 +247,29 @@ class LoopVectorizer : public tir::StmtMutator {
       return RampExpr(ir::Make(op, ra->base, rb->base), ir::Make(op, ra->stride, rb->stride),
                       lanes_);
     }
+    if (const Expr known = DividedRamp(op, ra, b); known.defined()) return known;
     return ir::Binary(op, Widen(a), Widen(b));
+  }
+
+  // A ramp divided by a constant, where it is known where in a period of quotients it begins: lanes
+  // differ from what they share by constants.  Null: that is not known.
+  Expr DividedRamp(BinaryOp op, const RampObj* ramp, const Expr& divisor) const {
+    const bool is_quotient = op == BinaryOp::kFloorDiv;
+    const auto n = ir::AsInt(divisor);
+    if ((!is_quotient && op != BinaryOp::kFloorMod) || ramp == nullptr || n.value_or(0) < 2 ||
+        !ramp->stride.as<ir::IntImmObj>())
+      return Expr();
+    if (*n % lanes_ == 0 && ir::IsIntValue(ramp->stride, 1) &&
+        arith::RemainderOf(ramp->base, lanes_) == 0) {  // one quotient
+      const Expr first = ir::Make(op, ramp->base, divisor);
+      return is_quotient ? first : Expr(RampExpr(first, ramp->stride, lanes_));
+    }
+    const auto rest = arith::RemainderOf(ramp->base, *n);
+    if (!rest.has_value()) return Expr();
+    const Expr from_period = RampExpr(ir::Const(divisor.dtype(), *rest), ramp->stride, lanes_);
+    const Expr steps = ir::Binary(op, from_period, Widen(divisor));
+    if (!is_quotient) return steps;
+    return ir::Binary(BinaryOp::kAdd, Widen(ir::FloorDiv(ramp->base, divisor)), steps);
   }
 
   Var DefineAs(const Var& var, const Expr& value) {

@@ -3,7 +3,10 @@
 // coordinate transformations and roundings that ONNX defines.
 #include <tvm/ffi/cast.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
@@ -23,6 +26,7 @@ struct Resize {
   int64_t cubic_exclude = 0;
   double extrapolation_value = 0.0;
   std::optional<DLDataType> out_dtype;
+  std::vector<double> scales;
 };
 
 void CheckOneOf(const TypeCtx& ctx, const char* attr, const std::string& value,
@@ -34,6 +38,8 @@ void CheckOneOf(const TypeCtx& ctx, const char* attr, const std::string& value,
   }
   ctx.Error(ErrorKind::kValueError, attr, " must be one of ", names, ", got '", value, "'");
 }
+
+bool IsNegative(double value) { return !(value >= 0); }
 
 bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
 
@@ -57,6 +63,13 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
                 " values (begins, then ends), got ", a.roi.size());
     }
   }
+  if (!a.scales.empty()) {
+    if (a.scales.size() != kNumSpatial || std::any_of(a.scales.begin(), a.scales.end(), IsNegative))
+      ctx.Error(ErrorKind::kValueError, "scales needs ", kNumSpatial, " values, none below 0");
+    if (a.coordinate_transformation_mode.starts_with("tf_"))
+      ctx.Error(ErrorKind::kValueError, "scales have no meaning for '",
+                a.coordinate_transformation_mode, "'");
+  }
   if (a.method == "cubic" && kNumSpatial == 3) {
     ctx.Error(ErrorKind::kNotImplementedError, "method 'cubic' works over two axes only");
   }
@@ -76,6 +89,7 @@ struct Axis {
   Expr have, want;    // extents
   double begin, end;  // region of interest, for tf_crop_and_resize
   DLDataType real;    // of positions and weights: float64 for data of float64, else float32
+  double scale = 0;   // what `want` is to `have`; 0: their ratio
 
   Expr Real(double value) const { return ir::ConstFloat(real, value); }
   Expr Real(const Expr& e) const { return ir::Cast(real, e); }
@@ -86,13 +100,17 @@ struct Axis {
 Expr Position(const std::string& mode, const Axis& axis, const Expr& i) {
   Expr have = axis.Real(axis.have), want = axis.Real(axis.want), at = axis.Real(i);
   Expr half = axis.Real(0.5);
-  Expr half_pixel = ir::Div((at + half) * have, want) - half;
+  auto on_data = [&](const Expr& place) {
+    return axis.scale > 0 ? ir::Div(place, axis.Real(axis.scale)) : ir::Div(place * have, want);
+  };
+  if (axis.scale > 0) want = have * axis.Real(axis.scale);
+  Expr half_pixel = on_data(at + half) - half;
   if (mode == "half_pixel") return half_pixel;
   if (mode == "pytorch_half_pixel") {
-    return ir::Select(ir::Greater(axis.want, Expr(1)), half_pixel, axis.Real(0.0));
+    return ir::Select(ir::Greater(want, axis.Real(1.0)), half_pixel, axis.Real(0.0));
   }
-  if (mode == "tf_half_pixel_for_nn") return ir::Div((at + half) * have, want);
-  if (mode == "asymmetric") return ir::Div(at * have, want);
+  if (mode == "tf_half_pixel_for_nn") return on_data(at + half);
+  if (mode == "asymmetric") return on_data(at);
   Expr steps = ir::Max(want - axis.Real(1.0), axis.Real(1.0));
   if (mode == "align_corners") return ir::Div(at * (have - axis.Real(1.0)), steps);
   // tf_crop_and_resize
@@ -156,17 +174,57 @@ std::vector<Tap> CubicTaps(const Resize& a, const Axis& axis, const Expr& at) {
   return taps;
 }
 
+// The number of elements that a scale makes one of; 0: no whole number.
+int64_t StepOf(const Axis& axis) {
+  if (axis.scale <= 0 || axis.scale > 1) return 0;
+  const double step = std::round(1 / axis.scale);
+  const bool is_whole = static_cast<float>(1 / step) == static_cast<float>(axis.scale);
+  return is_whole && step <= 1 << 24 ? static_cast<int64_t>(step) : 0;
+}
+
+// How many elements of the result each one becomes; 0: not known to be a whole number.
+int64_t TimesOf(const Axis& axis) {
+  ffi::Map<ir::Var, Expr> ones;
+  for (const ir::Var& v : ir::FreeVars(axis.have)) ones.Set(v, Expr(1));
+  const auto facts = MakeTypeContext();
+  const auto have = ir::AsInt(facts->Simplify(ir::Substitute(axis.have, ones)));
+  const auto want = ir::AsInt(facts->Simplify(ir::Substitute(axis.want, ones)));
+  if (have.value_or(0) <= 0 || want.value_or(0) <= 0 || *want % *have != 0) return 0;
+  const int64_t times = *want / *have;
+  return ir::IsIntValue(facts->Simplify(axis.want - axis.have * Expr(times)), 0) ? times : 0;
+}
+
 // The element, where it is found without fractions; null: it is not.
 Expr WholePosition(const Resize& a, const Axis& axis, const Expr& i) {
-  if (ir::StructuralEqual(axis.have, axis.want) &&
+  const int64_t step = StepOf(axis);
+  if (axis.scale > 0 && step == 0) return Expr();
+  if (step <= 1 && ir::StructuralEqual(axis.have, axis.want) &&
       a.coordinate_transformation_mode != "tf_crop_and_resize" &&
       a.coordinate_transformation_mode != "tf_half_pixel_for_nn") {
     return i;
   }
   const bool floor = a.rounding_method == "floor" || a.rounding_method.empty();
-  if (a.method == "nearest_neighbor" && floor && a.coordinate_transformation_mode == "asymmetric")
+  if (a.method != "nearest_neighbor" || !floor || a.coordinate_transformation_mode != "asymmetric")
+    return Expr();
+  if (step == 0) {
+    if (const int64_t times = TimesOf(axis)) return ir::FloorDiv(i, times);
     return Clamp(ir::FloorDiv(i * axis.have, axis.want), axis.have);
-  return Expr();
+  }
+  const bool is_inside = MakeTypeContext()->Prove(ir::LessEqual(axis.want * Expr(step), axis.have));
+  return is_inside ? i * Expr(step) : Clamp(i * Expr(step), axis.have);
+}
+
+// Is the element at `i` found so easily that vectors along the axis need no table?
+bool IsWholeAlongVectors(const Axis& axis) {
+  constexpr int64_t kMaxStep = 4, kMaxOdd = 7;
+  if (StepOf(axis) > 0) return StepOf(axis) <= kMaxStep;
+  const auto have = ir::AsInt(axis.have), want = ir::AsInt(axis.want);
+  const int64_t times = TimesOf(axis);
+  if (times == 0 && (!have || !want || *have == 0)) return false;
+  if (times == 0 && *have % *want == 0) return *have / *want <= kMaxStep;
+  int64_t period = times > 0 ? times : *want / std::gcd(*have, *want);
+  while (period % 2 == 0) period /= 2;
+  return period <= kMaxOdd && (times > 0 || *have < *want);
 }
 
 std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
@@ -188,31 +246,71 @@ std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
 struct TapTables {
   std::vector<Tensor> index, weight;
 
-  TapTables(const Resize& a, const Axis& axis) {
+  // Of elements of rows, where pixels have several each.
+  TapTables(const Resize& a, const Axis& axis, int64_t per_pixel = 1) {
     const size_t count = TapsOf(a, axis, Expr(0)).size();
+    const Dims places{axis.want * Expr(per_pixel)};
+    auto taps = [&](const Expr& i) { return TapsOf(a, axis, ir::FloorDiv(i, per_pixel)); };
     for (size_t k = 0; k < count; ++k) {
       index.push_back(tir::Compute(
-          {axis.want},
-          [&](const Indices& i) { return ir::Cast(Int(32), TapsOf(a, axis, i[0])[k].index); },
+          places,
+          [&](const Indices& i) {
+            const Expr first = taps(i[0])[k].index * Expr(per_pixel);
+            return ir::Cast(Int(32), first + ir::FloorMod(i[0], per_pixel));
+          },
           "at"));
       if (!TapsOf(a, axis, Expr(0))[k].weight.defined()) continue;
-      weight.push_back(tir::Compute(
-          {axis.want}, [&](const Indices& i) { return TapsOf(a, axis, i[0])[k].weight; },
-          "weight"));
+      weight.push_back(
+          tir::Compute(places, [&](const Indices& i) { return taps(i[0])[k].weight; }, "weight"));
     }
   }
+
+  std::vector<Tap> At(const Expr& place) const {
+    std::vector<Tap> taps;
+    for (size_t k = 0; k < index.size(); ++k) {
+      const Expr share = k < weight.size() ? weight[k]({place}) : Expr();
+      taps.push_back({ir::Cast(Int(64), index[k]({place})), share});
+    }
+    return taps;
+  }
 };
+
+// The sum of `value` at the taps, times their weights.
+Expr Interpolated(const std::vector<Tap>& taps, const std::function<Expr(const Expr&)>& value) {
+  Expr sum;
+  for (const Tap& tap : taps) {
+    Expr one = value(tap.index);
+    if (tap.weight.defined()) one = ir::Cast(tap.weight.dtype(), one) * tap.weight;
+    sum = sum.defined() ? sum + one : one;
+  }
+  return sum;
+}
+
+// Are most elements along the axis not used?
+bool Skips(const Axis& axis) {
+  if (axis.scale > 0) return axis.scale < 0.25;
+  const auto have = ir::AsInt(axis.have), want = ir::AsInt(axis.want);
+  return have.has_value() && want.has_value() && have.value() > 4 * want.value();
+}
 
 // Is an image resized along its rows first, each row once?  Not where most rows would not be used.
 bool RowsFirst(const Resize& a, const Layout& layout, const std::vector<Axis>& axes) {
   if (a.method == "nearest_neighbor" || axes.size() < 2) return false;
   if (layout.At(SpatialLetters(axes.size()).back()) + 1 != layout.size()) return false;
   if (!TapsOf(a, axes.back(), Expr(0))[0].weight.defined()) return false;
-  for (size_t s = 0; s + 1 < axes.size(); ++s) {
-    auto have = ir::AsInt(axes[s].have), want = ir::AsInt(axes[s].want);
-    if (have.has_value() && want.has_value() && have.value() > 4 * want.value()) return false;
-  }
-  return true;
+  return std::none_of(axes.begin(), axes.end() - 1, Skips);
+}
+
+// Pixels of few channels, which rows of pixels are resized as rows of elements for, and their
+// columns first; 0: it is something else.
+int64_t FewChannels(const Resize& a, const Layout& layout, const std::vector<Axis>& axes,
+                    const Expr& channels) {
+  constexpr int64_t kMost = 8;
+  const bool is_pixels = layout.At('W') + 2 == layout.size() && layout.At('C') + 1 == layout.size();
+  if (a.method == "nearest_neighbor" || !is_pixels || Skips(axes.back())) return 0;
+  if (!TapsOf(a, axes.back(), Expr(0))[0].weight.defined()) return 0;
+  const int64_t count = ir::AsInt(channels).value_or(0);
+  return count <= kMost ? count : 0;
 }
 
 template <size_t kNumSpatial>
@@ -227,7 +325,8 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     size_t d = layout.At(spatial[s]);
     bool roi = !a.roi.empty();
     axes.push_back({x->shape[d], out[d], roi ? a.roi[s] : 0, roi ? a.roi[kNumSpatial + s] : 1,
-                    x.dtype() == Float(64) ? Float(64) : Float(32)});
+                    x.dtype() == Float(64) ? Float(64) : Float(32),
+                    a.scales.empty() ? 0 : a.scales[s]});
   }
   // An axis without elements matters only where the result has some all the same.
   Dims may_be_empty;
@@ -251,47 +350,70 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     from = tir::Compute(
         dims,
         [&](const Indices& i) {
-          Expr sum;
-          for (size_t k = 0; k < tables.index.size(); ++k) {
+          return Interpolated(tables.At(i.back()), [&](const Expr& place) {
             Indices at = i;
-            at.Set(i.size() - 1, ir::Cast(Int(64), tables.index[k]({i.back()})));
-            Expr value =
-                ir::Cast(axis.real, GuardEmpty(x(at), may_be_empty)) * tables.weight[k]({i.back()});
-            sum = sum.defined() ? sum + value : value;
-          }
-          return sum;
+            at.Set(i.size() - 1, place);
+            return ir::Cast(axis.real, GuardEmpty(x(at), may_be_empty));
+          });
         },
         "rows");
   }
-  // One element for each place: which one is asked once along each axis.
-  std::vector<std::optional<TapTables>> nearest(kNumSpatial);
+  const bool channels_last = layout.At(spatial.back()) + 1 != layout.size();
+  std::vector<std::optional<TapTables>> tables(kNumSpatial);
   for (size_t s = 0; s < num_left; ++s) {
-    if (a.method == "nearest_neighbor" && !WholePosition(a, axes[s], Expr(0)).defined())
-      nearest[s].emplace(a, axes[s]);
+    const bool is_whole = WholePosition(a, axes[s], Expr(0)).defined();
+    const bool is_last = layout.At(spatial[s]) + 1 == layout.size();
+    // Which element is the nearest is asked once along each axis; where each pixel is a run of
+    // channels, so is everything.
+    const bool in_memory = is_whole ? is_last && !IsWholeAlongVectors(axes[s])
+                                    : a.method == "nearest_neighbor" || channels_last;
+    if (in_memory) tables[s].emplace(a, axes[s]);
+  }
+  auto taps_of = [&](size_t s, const Expr& place) {
+    return tables[s].has_value() ? tables[s]->At(place) : TapsOf(a, axes[s], place);
+  };
+  // Interpolates along the axes from s on, with `at` chosen along those before it.
+  std::function<Expr(size_t, size_t, const Indices&, const Indices&)> along =
+      [&](size_t s, size_t end, const Indices& i, const Indices& at) -> Expr {
+    if (s == end) return GuardEmpty(from(at), may_be_empty);
+    const size_t d = layout.At(spatial[s]);
+    return Interpolated(taps_of(s, i[d]), [&](const Expr& place) {
+      Indices next = at;
+      next.Set(d, place);
+      return along(s + 1, end, i, next);
+    });
+  };
+  // Lines that are as high as the result, of elements of all channels.
+  const int64_t few = FewChannels(a, layout, axes, x->shape[layout.At('C')]);
+  Tensor lines;
+  std::optional<TapTables> of_lines;
+  if (few > 0) {
+    Dims dims = out;
+    dims.pop_back();
+    dims.Set(dims.size() - 1, axes.back().have * Expr(few));
+    lines = tir::Compute(
+        dims,
+        [&](const Indices& i) {
+          Indices pixel = i;
+          pixel.Set(i.size() - 1, ir::FloorDiv(i.back(), few));
+          pixel.push_back(ir::FloorMod(i.back(), few));
+          return ir::Cast(axes.back().real, along(0, kNumSpatial - 1, pixel, pixel));
+        },
+        "lines");
+    of_lines.emplace(a, axes.back(), few);
   }
   auto formula = [&](const Indices& i) -> Expr {
-    std::vector<std::vector<Tap>> taps;
-    for (size_t s = 0; s < num_left; ++s) {
-      const Expr& place = i[layout.At(spatial[s])];
-      if (nearest[s].has_value())
-        taps.push_back({{ir::Cast(Int(64), nearest[s]->index[0]({place})), Expr()}});
-      else
-        taps.push_back(TapsOf(a, axes[s], place));
+    Expr value;
+    if (few > 0) {
+      Indices at = i;
+      at.pop_back();
+      value = Interpolated(of_lines->At(at.back() * Expr(few) + i.back()), [&](const Expr& place) {
+        at.Set(at.size() - 1, place);
+        return lines(at);
+      });
+    } else {
+      value = along(0, num_left, i, i);
     }
-    // Interpolates along axis s, with `at` chosen along the axes before it.
-    std::function<Expr(size_t, const Indices&)> along = [&](size_t s, const Indices& at) -> Expr {
-      if (s == num_left) return GuardEmpty(from(at), may_be_empty);
-      Expr sum;
-      for (const Tap& tap : taps[s]) {
-        Indices next = at;
-        next.Set(layout.At(spatial[s]), tap.index);
-        Expr value = along(s + 1, next);
-        if (tap.weight.defined()) value = ir::Cast(tap.weight.dtype(), value) * tap.weight;
-        sum = sum.defined() ? sum + value : value;
-      }
-      return sum;
-    };
-    Expr value = along(0, i);
     // Integers are rounded, as the interpolated values lie between them.
     if (IsFloat(value.dtype()) && IsInteger(dtype)) value = CallIntrin(Intrin::kRound, {value});
     value = ir::Cast(dtype, value);
@@ -319,7 +441,10 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
       {"cubic_alpha", &Resize::cubic_alpha, "Keys' coefficient."},
       {"cubic_exclude", &Resize::cubic_exclude, "Not 0: elements outside get weight 0."},
       {"extrapolation_value", &Resize::extrapolation_value, "Outside, for 'tf_crop_and_resize'."},
-      {"out_dtype", &Resize::out_dtype, "Element type of the result; None: as data."}};
+      {"out_dtype", &Resize::out_dtype, "Element type of the result; None: as data."},
+      {"scales", &Resize::scales,
+       "What the result's extents are to data's, where they are rounded; 0, or no scales: the "
+       "ratio of the extents."}};
   attrs[0].field.default_value =
       AttrCodec<std::vector<double>>::Encode(std::vector<double>(2 * kNumSpatial));
   attrs[1].field.default_value = ffi::String(layout);
@@ -328,8 +453,9 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
       .doc = "Images in another size.",
       .args = {{"data", "The images."}, {"size", "Their new extents.", ArgKind::kShape}},
       .attrs = attrs,
-      .reference = "out = resize(data, size, roi, layout, method, coordinate_transformation_mode, "
-                   "rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype)",
+      .reference =
+          "out = resize(data, size, roi, layout, method, coordinate_transformation_mode, "
+          "rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype, scales)",
       .samples = std::move(samples),
       .type = InferResize<kNumSpatial>,
       .compute = ComputeResize<kNumSpatial>,
@@ -359,7 +485,15 @@ OpDef image_resize2d() {
        {{"data: f32[1, 1, 6, 6]", "size=[4, 9]", "method='cubic'", "cubic_exclude=1",
          "cubic_alpha=-0.5", "coordinate_transformation_mode='pytorch_half_pixel'"}},
        {{"data: f32[1, 1, 6, 7]", "size=[4, 5]", "roi=[0.1, 0.2, 0.8, 1.3]",
-         "coordinate_transformation_mode='tf_crop_and_resize'", "extrapolation_value=7.0"}}});
+         "coordinate_transformation_mode='tf_crop_and_resize'", "extrapolation_value=7.0"}},
+       {{"data: f32[2, 5, 6, 3]", "size=[9, 11]", "layout='NHWC'"}},
+       {{"data: f32[1, 4, 3, 19]", "size=[7, 2]", "layout='NHWC'"}},
+       {{"data: f32[1, 2, 5, 7]", "size=[2, 9]", "scales=[0.5, 1.3]"}},
+       {{"data: f32[1, 2, 7, 5]", "size=[9, 2]", "scales=[0, 0.5]",
+         "coordinate_transformation_mode='align_corners'"}},
+       {{"data: f32[1, 7, 5, 2]", "size=[2, 2]", "layout='NHWC'", "method='nearest_neighbor'",
+         "coordinate_transformation_mode='asymmetric'", "rounding_method='floor'",
+         "scales=[0.333333, 0.5]"}}});
 }
 
 OpDef image_resize3d() {

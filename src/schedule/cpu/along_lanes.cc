@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arith/remainder.h"
 #include "schedule/cpu/nest.h"
 
 namespace relaxvm::schedule::cpu {
@@ -34,6 +35,7 @@ double Score(const Stage& stage, const Axis& axis, bool reduce, int64_t lanes) {
       case Step::kContiguous: score += 2; break;
       case Step::kSame: score += 0.25; break;
       case Step::kSpaced: score -= 1; break;
+      case Step::kRepeated: score += 1; break;
       case Step::kScattered: score -= 3; break;
     }
   }
@@ -47,6 +49,7 @@ double Score(const Stage& stage, const Axis& axis, bool reduce, int64_t lanes) {
       case Step::kContiguous: score += 3; break;
       case Step::kSame: score -= 100; break;  // several lanes would write one element
       case Step::kSpaced:
+      case Step::kRepeated:
       case Step::kScattered: score -= 4; break;
     }
   }
@@ -56,17 +59,47 @@ double Score(const Stage& stage, const Axis& axis, bool reduce, int64_t lanes) {
   return score;
 }
 
+// The odd part of the period in which the elements at `offset` are repeated: it is what does not
+// depend on the axis, and a quotient of the axis.  0: it is something else, or too long.
+int64_t OddPeriod(const Expr& offset, const Axis& axis) {
+  constexpr int64_t kMaxOdd = 7;  // vectors at once
+  const auto* binary = offset.as<ir::BinaryObj>();
+  if (binary == nullptr) return 0;
+  if (binary->op == ir::BinaryOp::kAdd) {
+    if (!UsesVar(binary->b, axis.var)) return OddPeriod(binary->a, axis);
+    return UsesVar(binary->a, axis.var) ? 0 : OddPeriod(binary->b, axis);
+  }
+  const auto period = ir::AsInt(binary->b);
+  if (binary->op != ir::BinaryOp::kFloorDiv || period.value_or(0) < 2) return 0;
+  const auto linear = LinearOffset::Of(binary->a, {axis});
+  if (!linear.has_value() || !arith::RemainderOf(linear->rest(), *period).has_value()) return 0;
+  const int64_t step = ir::AsInt(linear->Coeff(axis.var)).value_or(0);
+  int64_t odd = *period;
+  while (odd % 2 == 0) odd /= 2;
+  return step >= 1 && step < *period && odd <= kMaxOdd ? odd : 0;
+}
+
 }  // namespace
 
 Step StepOf(const Expr& offset, const Axis& axis) {
   if (!UsesVar(offset, axis.var)) return Step::kSame;
   auto linear = LinearOffset::Of(offset, {axis});
-  if (!linear.has_value()) return Step::kScattered;
+  if (!linear.has_value()) return OddPeriod(offset, axis) > 0 ? Step::kRepeated : Step::kScattered;
   const Expr coeff = linear->Coeff(axis.var);
   if (ir::IsIntValue(coeff, 1) || ir::IsIntValue(coeff, -1)) return Step::kContiguous;
   if (const auto step = ir::AsInt(coeff); step.has_value() && *step >= 2 && *step <= kMaxSpacing)
     return Step::kSpaced;
   return Step::kScattered;
+}
+
+int64_t VectorsOfPeriods(const Expr& value, const Axis& axis) {
+  int64_t vectors = 1;
+  tir::PostOrderVisit(tir::Evaluate(value), [&](const ffi::ObjectRef& node) {
+    const auto* load = node.as<BufferLoadObj>();
+    const int64_t odd = load == nullptr ? 0 : OddPeriod(load->indices[0], axis);
+    vectors = std::max(vectors, odd);
+  });
+  return vectors;
 }
 
 bool HorizontalForm(Combine combine) {

@@ -66,6 +66,8 @@ class NestEmitter {
       case AlongLanes::kNothing: return Scalar();
       case AlongLanes::kSpatial:
         lanes_ = LanesAlong(stage_.spatial[choice.index], lanes_);
+        if (stage_.combine == Combine::kNone)
+          lanes_ *= VectorsOfPeriods(stage_.value, stage_.spatial[choice.index]);
         return AlongSpatial(choice.index);
       case AlongLanes::kReduce: return AlongReduce(choice.index);
     }

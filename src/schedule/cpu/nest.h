@@ -13,9 +13,13 @@ inline constexpr int64_t kAccumulators = 4;
 inline constexpr int64_t kMaxSpacing = 4;
 
 // How well accesses of one offset run along `axis`: contiguous (also backwards), the same for all
-// lanes, a few elements apart, or scattered.
-enum class Step : uint8_t { kContiguous, kSame, kSpaced, kScattered };
+// lanes, a few elements apart, in periods of elements of which some are read several times, or
+// scattered.
+enum class Step : uint8_t { kContiguous, kSame, kSpaced, kRepeated, kScattered };
 Step StepOf(const Expr& offset, const Axis& axis);
+
+// How many vectors hold whole periods of all that the formula reads along `axis`.
+int64_t VectorsOfPeriods(const Expr& value, const Axis& axis);
 
 // Can lanes be combined to one value at the end?
 bool HorizontalForm(Combine combine);

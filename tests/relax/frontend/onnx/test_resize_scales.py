@@ -1,8 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resize by scales that no whole size fits: the same results whether sizes are known or not."""
+"""Resize by scales that no whole size fits, along any axes: the same results whether sizes are known or not."""
 
 import numpy as np
 import pytest
+
+
+def resized(x, scales, mode, coordinates):
+    """One axis after the other; nearest elements by rounding down."""
+    for axis, scale in enumerate(scales):
+        size, out = x.shape[axis], int(x.shape[axis] * scale)
+        i = np.arange(out)
+        at = i / scale if coordinates == "asymmetric" else (i + 0.5) / scale - 0.5
+        if coordinates == "align_corners":
+            at = i * (size - 1) / max(size * scale - 1, 1)
+        at = np.clip(at, 0, size - 1)
+        low = np.floor(at + 1e-6).astype(int)
+        high = np.minimum(low + 1, size - 1)
+        share = (at - low).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+        first, second = np.take(x, low, axis), np.take(x, high, axis)
+        x = first if mode == "nearest" else first + (second - first) * share
+    return x
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("shape", "scales"),
+    [
+        ((2, 3, 5, 37), (1, 1, 2, 2)),
+        ((2, 3, 1, 40), (1, 1, 3, 3)),
+        ((2, 3, 7, 1), (1, 1, 4, 4)),
+        ((1, 2, 9, 41), (1, 1, 0.5, 0.5)),
+        ((1, 2, 9, 41), (1, 1, 0.25, 1.5)),
+        ((1, 2, 33, 50), (1, 1, 0.125, 0.2)),
+        ((2, 9, 11, 3), (1, 2, 0.5, 1)),
+        ((2, 9, 40, 2), (1, 1.5, 0.125, 1)),
+        ((2, 5, 6, 35), (1, 0.5, 2, 1)),
+        ((3, 4, 21), (1, 1, 2)),
+        ((3, 21, 4), (1, 2.5, 1)),
+        ((19,), (5,)),
+        ((4, 5), (2, 2)),
+        ((2, 3, 4, 5), (1, 2, 1, 3)),
+        ((1, 2, 3, 4, 5), (1, 1, 2, 2, 0.5)),
+    ],
+)
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
+def test_any_axes(shape, scales, mode, coordinates, known, make_model, run_model_once):
+    dims = ", ".join(str(d) if known else f"d{k}" for k, d in enumerate(shape))
+    out = ", ".join(f"o{k}" for k in range(len(shape)))
+    node = f'y = Resize<mode="{mode}", coordinate_transformation_mode="{coordinates}", nearest_mode="floor">(x, , scales)'
+    text = f"g (float[{dims}] x) => (float[{out}] y) {{ {node} }}"
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    given = {"scales": np.array(scales, "f4")}
+    got = run_model_once(make_model(text, 18, given))({"x": x})[0]
+    wanted = resized(x.astype("f8"), scales, mode, coordinates)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("coordinates", ["align_corners", "pytorch_half_pixel", "half_pixel"])

@@ -52,57 +52,11 @@ def resize_axis(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
     )
     if known and not is_symbolic(step.size) and not is_symbolic(step.out):
         return _static(g, x, step, how)
-    plain = how.mode != "cubic" and not how.antialias and step.window is None
-    positions = _positions(g, step, how) if known and plain else None
-    if positions is None:
-        return _by_matrix(g, x, step, how)
-    last = _number(g, g.scalars.sub(step.size, 1))
-    zero = g.constant(0, "float32")
-    if how.mode == "nearest":
-        index = op.minimum(op.maximum(_rounded(g, positions, how.rounding), zero), last)
-        return g.emit(op.take(x, op.astype(index, "int64"), axis=step.axis))
-    positions = g.emit(op.minimum(op.maximum(positions, zero), last))
-    low = g.emit(op.floor(positions))
-    high = op.minimum(op.add(low, g.constant(1, "float32")), last)
-    share = op.astype(op.subtract(positions, low), g.dtype(x))
-    share = op.reshape(share, [step.out if i == step.axis else 1 for i in range(g.rank(x))])
-    a, b = (op.take(x, op.astype(i, "int64"), axis=step.axis) for i in (low, high))
-    a = g.emit(a)
-    return g.emit(op.add(a, op.multiply(op.subtract(b, a), share)))
+    return _by_matrix(g, x, step, how)
 
 
 def _number(g: Graph, dim: Any) -> Any:
     return g.emit(op.astype(g.as_expr(g.dims_value([dim], ()), "size"), "float32"))
-
-
-def _length(g: Graph, step: Axis) -> Any:
-    """What the scale makes of the size, of which `out` is the whole part."""
-    if step.scale is None:
-        return _number(g, step.out)
-    return op.multiply(_number(g, step.size), g.constant(float(step.scale), "float32"))
-
-
-def _positions(g: Graph, step: Axis, how: Interpolation) -> Any:
-    """Where each output element lies on the input, as float32."""
-    i = op.arange(0, step.out, 1, dtype="int64")
-    i = op.astype(i, "float32")
-    one, half = g.constant(1, "float32"), g.constant(0.5, "float32")
-    if how.coordinates == "align_corners":
-        top = op.subtract(_number(g, step.size), one)
-        bottom = op.maximum(op.subtract(_length(g, step), one), one)
-        return op.divide(op.multiply(i, top), bottom)
-    if step.scale is not None:
-        inverse = g.constant(float(1 / step.scale), "float32")
-    else:
-        inverse = op.divide(_number(g, step.size), _number(g, step.out))
-    if how.coordinates == "asymmetric":
-        return op.multiply(i, inverse)
-    if how.coordinates == "half_pixel":
-        return op.subtract(op.multiply(op.add(i, half), inverse), half)
-    if how.coordinates == "pytorch_half_pixel":
-        spread = op.subtract(op.multiply(op.add(i, half), inverse), half)
-        return op.where(op.greater(_length(g, step), one), spread, g.constant(0, "float32"))
-    return None
 
 
 def _by_matrix(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
@@ -134,15 +88,6 @@ def _by_matrix(g: Graph, x: Any, step: Axis, how: Interpolation) -> Any:
         y = op.round(y)
     y = g.emit(y) if dtype == "float32" else g.emit(op.astype(y, dtype))
     return g.emit(op.permute_dims(y, back))
-
-
-def _rounded(g: Graph, x: Any, rounding: str) -> Any:
-    half = g.constant(0.5, "float32")
-    if rounding == "round_prefer_floor":
-        return op.ceil(op.subtract(x, half))
-    if rounding == "round_prefer_ceil":
-        return op.floor(op.add(x, half))
-    return {"floor": op.floor, "ceil": op.ceil}[rounding](x)
 
 
 # ---- known sizes

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resize and Upsample.
 
-image.resize2d serves the common case: two spatial axes whose scale is the ratio of the sizes.  The
-rest is done one axis after the other: nearest and linear with positions computed at run time (they
-work on symbolic sizes), cubic and antialiased ones as a product with a constant matrix.
+image.resize2d serves the common case: one or two neighbouring axes, nearest or linear, by scales
+that are known or the ratio of the sizes.  The rest is done one axis after the other, most of it as
+a product with a matrix, which is a constant where sizes are known.
 """
 
 from __future__ import annotations
@@ -160,18 +160,20 @@ def _resized_integers(g, x, out, plan, how):
 
 
 def _resized(g, x, out, plan, how):
-    have = g.shape(x)
-    if _fits_resize2d(have, plan, how):
-        return _resize2d(g, x, out, how)
     outer = [step for step in plan if step.axis < 2]
-    if outer and all(map(_may_keep, outer)) and _fits_resize2d(have, plan[len(outer) :], how):
+    inner = plan[len(outer) :]
+    may_keep = outer and len(out) == 4 and all(map(_may_keep, outer))
+    if may_keep and _fits_resize2d(inner, how) and not _fits_resize2d(plan, how):
         return _kept_or_resized(g, x, out, plan, outer, how)
     return _along_axes(g, x, plan, how)
 
 
 def _along_axes(g, x, plan, how):
+    if _fits_resize2d(plan, how):
+        return g.emit(_resize2d(g, x, plan, how))
     for step in plan:
-        x = resize_axis(g, x, step, how)
+        fits = _fits_resize2d([step], how)
+        x = g.emit(_resize2d(g, x, [step], how)) if fits else resize_axis(g, x, step, how)
     return x
 
 
@@ -182,7 +184,9 @@ def _may_keep(step) -> bool:
 def _kept_or_resized(g, x, out, plan, outer, how):
     """Asks while running whether batch and channels keep their sizes, as they nearly always do."""
     keeps = functools.reduce(tirx.And, (g.scalars.equal(step.size, step.out) for step in outer))
-    two_axes = lambda: g.emit(_resize2d(g, g.match_cast(x, [*out[:2], *g.shape(x)[2:]]), out, how))
+    inner = plan[len(outer) :]
+    kept = lambda: g.match_cast(x, [*out[:2], *g.shape(x)[2:]])
+    two_axes = lambda: g.emit(_resize2d(g, kept(), inner, how))
     bodies = [
         walked(g, lambda: [Tensor(two_axes())]),
         walked(g, lambda: [Tensor(_along_axes(g, x, plan, how))]),
@@ -240,25 +244,51 @@ def _keep_aspect(g, have, axes, sizes, policy):
     return [int(scale * o + Fraction(1, 2)) for o in old], [float(scale)] * len(old)
 
 
-def _fits_resize2d(have, plan, how) -> bool:
+def _fits_resize2d(plan, how) -> bool:
     return (
-        len(have) == 4
-        and all(step.axis >= 2 and step.scale is None and step.window is None for step in plan)
+        1 <= len(plan) <= 2
+        and plan[-1].axis - plan[0].axis < 2
+        and all(isinstance(step.scale, (Fraction, type(None))) for step in plan)
+        and all(step.window is None for step in plan)
         and how.coordinates in _COORDINATES
+        and how.mode != "cubic"
         and (how.mode != "nearest" or how.rounding in _ROUNDING)
         and not how.antialias
         and not how.exclude_outside
-        and how.mode != "cubic"
     )
 
 
-def _resize2d(g, x, out, how):
-    return op.image.resize2d(
-        x,
-        (out[2], out[3]),
-        layout="NCHW",
+def _resize2d(g, x, plan, how):
+    """Axes that stand before and behind those of the plan are batch and channels, or part of rows."""
+    have = g.shape(x)
+    product = lambda dims: functools.reduce(g.scalars.mul, dims, 1)
+    first, last = plan[0].axis, plan[-1].axis
+    behind = have[last + 1 :]
+    if len(plan) == 2:
+        pair, image = plan, have[first : last + 1]
+    elif behind:
+        pair, image, behind = [plan[0], None], [have[first], product(behind)], []
+    else:
+        first = max(last - 1, 0)
+        pair, image = [None, plan[0]], [have[first] if last > 0 else 1, have[last]]
+    if behind:
+        layout, dims = "NHWC", [product(have[:first]), *image, product(behind)]
+    else:
+        before = have[:first] if first == 2 else [1, product(have[:first])]
+        layout, dims = "NCHW", [*before, *image]
+    is_image = len(dims) == len(have) and all(map(g.scalars.same, dims, have))
+    scales = [0.0 if step is None or step.scale is None else float(step.scale) for step in pair]
+    y = op.image.resize2d(
+        x if is_image else g.emit(op.reshape(x, dims)),
+        [size if step is None else step.out for size, step in zip(image, pair, strict=True)],
+        layout=layout,
         method=_METHODS[how.mode],
         coordinate_transformation_mode=how.coordinates,
         rounding_method=_ROUNDING[how.rounding] if how.mode == "nearest" else "",
         cubic_alpha=how.cubic_a,
+        scales=scales if any(scales) else [],
     )
+    if is_image:
+        return y
+    out = {step.axis: step.out for step in plan}
+    return op.reshape(g.emit(y), [out.get(axis, size) for axis, size in enumerate(have)])
