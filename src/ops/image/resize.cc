@@ -4,10 +4,9 @@
 #include <tvm/ffi/cast.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <numeric>
 
+#include "ops/image/resize_taps.h"
 #include "ops/layout_rule.h"
 #include "ops/nn/spatial.h"
 
@@ -15,19 +14,6 @@ namespace relaxvm::ops {
 namespace {
 
 using ir::CallIntrin;
-
-struct Resize {
-  std::vector<double> roi;
-  std::string layout;
-  std::string method = "linear";
-  std::string coordinate_transformation_mode = "half_pixel";
-  std::string rounding_method = "round";
-  double cubic_alpha = -0.75;
-  int64_t cubic_exclude = 0;
-  double extrapolation_value = 0.0;
-  std::optional<DLDataType> out_dtype;
-  std::vector<double> scales;
-};
 
 void CheckOneOf(const TypeCtx& ctx, const char* attr, const std::string& value,
                 std::initializer_list<const char*> allowed) {
@@ -70,6 +56,10 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
       ctx.Error(ErrorKind::kValueError, "scales have no meaning for '",
                 a.coordinate_transformation_mode, "'");
   }
+  if (a.antialias && a.method != "linear")
+    ctx.Error(ErrorKind::kNotImplementedError, "antialias works with method 'linear' only");
+  if (a.antialias && (a.scales.empty() || std::count(a.scales.begin(), a.scales.end(), 0.0) > 0))
+    ctx.Error(ErrorKind::kValueError, "antialias needs scales, none of them 0");
   if (a.method == "cubic" && kNumSpatial == 3) {
     ctx.Error(ErrorKind::kNotImplementedError, "method 'cubic' works over two axes only");
   }
@@ -84,197 +74,6 @@ Type InferResize(TypeCtx& ctx, const Resize& a) {
   return ctx.Result(layout.Shape(dim).Map([&](const Expr& e) { return ctx.Simplify(e); }), dtype);
 }
 
-// One spatial axis of a resize.
-struct Axis {
-  Expr have, want;    // extents
-  double begin, end;  // region of interest, for tf_crop_and_resize
-  DLDataType real;    // of positions and weights: float64 for data of float64, else float32
-  double scale = 0;   // what `want` is to `have`; 0: their ratio
-
-  Expr Real(double value) const { return ir::ConstFloat(real, value); }
-  Expr Real(const Expr& e) const { return ir::Cast(real, e); }
-};
-
-// Where element `i` of the result lies in data.  Products are formed before quotients, so that
-// positions on an element come out exactly.
-Expr Position(const std::string& mode, const Axis& axis, const Expr& i) {
-  Expr have = axis.Real(axis.have), want = axis.Real(axis.want), at = axis.Real(i);
-  Expr half = axis.Real(0.5);
-  auto on_data = [&](const Expr& place) {
-    return axis.scale > 0 ? ir::Div(place, axis.Real(axis.scale)) : ir::Div(place * have, want);
-  };
-  if (axis.scale > 0) want = have * axis.Real(axis.scale);
-  Expr half_pixel = on_data(at + half) - half;
-  if (mode == "half_pixel") return half_pixel;
-  if (mode == "pytorch_half_pixel") {
-    return ir::Select(ir::Greater(want, axis.Real(1.0)), half_pixel, axis.Real(0.0));
-  }
-  if (mode == "tf_half_pixel_for_nn") return on_data(at + half);
-  if (mode == "asymmetric") return on_data(at);
-  Expr steps = ir::Max(want - axis.Real(1.0), axis.Real(1.0));
-  if (mode == "align_corners") return ir::Div(at * (have - axis.Real(1.0)), steps);
-  // tf_crop_and_resize
-  Expr reach = have - axis.Real(1.0);
-  Expr along = ir::Div(at * axis.Real(axis.end - axis.begin) * reach, steps);
-  Expr several = axis.Real(axis.begin) * reach + along;
-  return ir::Select(ir::Greater(axis.want, Expr(1)), several,
-                    axis.Real(0.5 * (axis.begin + axis.end)) * reach);
-}
-
-Expr RoundPosition(const Resize& a, const Expr& at) {
-  std::string method = a.rounding_method;
-  if (method.empty()) {
-    method = a.coordinate_transformation_mode == "align_corners" ? "round" : "floor";
-  }
-  if (method == "round") return CallIntrin(Intrin::kRound, {at});
-  if (method == "floor") return CallIntrin(Intrin::kFloor, {at});
-  if (method == "ceil") return CallIntrin(Intrin::kCeil, {at});
-  if (method == "round_prefer_floor")
-    return CallIntrin(Intrin::kCeil, {at - Number(at.dtype(), 0.5)});
-  return CallIntrin(Intrin::kFloor, {at + Number(at.dtype(), 0.5)});
-}
-
-Expr Clamp(const Expr& at, const Expr& extent) {
-  return ir::Max(ir::Min(at, extent - Expr(1)), Expr(0));
-}
-
-// What one axis contributes: elements of data and their weights.
-struct Tap {
-  Expr index, weight;  // weight null: 1
-};
-
-// Keys' cubic: weights of the four elements around a position `t` past the second.
-std::vector<Tap> CubicTaps(const Resize& a, const Axis& axis, const Expr& at) {
-  double k = a.cubic_alpha;
-  Expr base = CallIntrin(Intrin::kFloor, {at});
-  Expr t = at - base;
-  Expr first = ir::Cast(Int(64), base) - Expr(1);
-  auto near = [&](const Expr& d) {  // |d| <= 1
-    return ((axis.Real(k + 2) * d - axis.Real(k + 3)) * d) * d + axis.Real(1.0);
-  };
-  auto far = [&](const Expr& d) {  // 1 < |d| < 2
-    return ((axis.Real(k) * d - axis.Real(5 * k)) * d + axis.Real(8 * k)) * d - axis.Real(4 * k);
-  };
-  std::vector<Expr> weights{far(t + axis.Real(1.0)), near(t), near(axis.Real(1.0) - t),
-                            far(axis.Real(2.0) - t)};
-  std::vector<Tap> taps;
-  Expr total = axis.Real(0.0);
-  for (int n = 0; n < 4; ++n) {
-    Expr index = first + Expr(n);
-    if (a.cubic_exclude != 0) {
-      Expr inside = ir::And(ir::GreaterEqual(index, Expr(0)), ir::Less(index, axis.have));
-      weights[n] = ir::Select(inside, weights[n], axis.Real(0.0));
-      total = total + weights[n];
-    }
-    taps.push_back({Clamp(index, axis.have), weights[n]});
-  }
-  if (a.cubic_exclude != 0) {
-    for (Tap& tap : taps) tap.weight = ir::Div(tap.weight, total);
-  }
-  return taps;
-}
-
-// The number of elements that a scale makes one of; 0: no whole number.
-int64_t StepOf(const Axis& axis) {
-  if (axis.scale <= 0 || axis.scale > 1) return 0;
-  const double step = std::round(1 / axis.scale);
-  const bool is_whole = static_cast<float>(1 / step) == static_cast<float>(axis.scale);
-  return is_whole && step <= 1 << 24 ? static_cast<int64_t>(step) : 0;
-}
-
-// How many elements of the result each one becomes; 0: not known to be a whole number.
-int64_t TimesOf(const Axis& axis) {
-  ffi::Map<ir::Var, Expr> ones;
-  for (const ir::Var& v : ir::FreeVars(axis.have)) ones.Set(v, Expr(1));
-  const auto facts = MakeTypeContext();
-  const auto have = ir::AsInt(facts->Simplify(ir::Substitute(axis.have, ones)));
-  const auto want = ir::AsInt(facts->Simplify(ir::Substitute(axis.want, ones)));
-  if (have.value_or(0) <= 0 || want.value_or(0) <= 0 || *want % *have != 0) return 0;
-  const int64_t times = *want / *have;
-  return ir::IsIntValue(facts->Simplify(axis.want - axis.have * Expr(times)), 0) ? times : 0;
-}
-
-// The element, where it is found without fractions; null: it is not.
-Expr WholePosition(const Resize& a, const Axis& axis, const Expr& i) {
-  const int64_t step = StepOf(axis);
-  if (axis.scale > 0 && step == 0) return Expr();
-  if (step <= 1 && ir::StructuralEqual(axis.have, axis.want) &&
-      a.coordinate_transformation_mode != "tf_crop_and_resize" &&
-      a.coordinate_transformation_mode != "tf_half_pixel_for_nn") {
-    return i;
-  }
-  const bool floor = a.rounding_method == "floor" || a.rounding_method.empty();
-  if (a.method != "nearest_neighbor" || !floor || a.coordinate_transformation_mode != "asymmetric")
-    return Expr();
-  if (step == 0) {
-    if (const int64_t times = TimesOf(axis)) return ir::FloorDiv(i, times);
-    return Clamp(ir::FloorDiv(i * axis.have, axis.want), axis.have);
-  }
-  const bool is_inside = MakeTypeContext()->Prove(ir::LessEqual(axis.want * Expr(step), axis.have));
-  return is_inside ? i * Expr(step) : Clamp(i * Expr(step), axis.have);
-}
-
-// Is the element at `i` found so easily that vectors along the axis need no table?
-bool IsWholeAlongVectors(const Axis& axis) {
-  constexpr int64_t kMaxStep = 4, kMaxOdd = 7;
-  if (StepOf(axis) > 0) return StepOf(axis) <= kMaxStep;
-  const auto have = ir::AsInt(axis.have), want = ir::AsInt(axis.want);
-  const int64_t times = TimesOf(axis);
-  if (times == 0 && (!have || !want || *have == 0)) return false;
-  if (times == 0 && *have % *want == 0) return *have / *want <= kMaxStep;
-  int64_t period = times > 0 ? times : *want / std::gcd(*have, *want);
-  while (period % 2 == 0) period /= 2;
-  return period <= kMaxOdd && (times > 0 || *have < *want);
-}
-
-std::vector<Tap> TapsOf(const Resize& a, const Axis& axis, const Expr& i) {
-  if (const Expr whole = WholePosition(a, axis, i); whole.defined()) return {{whole, Expr()}};
-  Expr at = Position(a.coordinate_transformation_mode, axis, i);
-  if (a.method == "nearest_neighbor") {
-    return {{Clamp(ir::Cast(Int(64), RoundPosition(a, at)), axis.have), Expr()}};
-  }
-  if (a.method == "cubic") return CubicTaps(a, axis, at);
-  // Outside of data its border goes on: the position is moved inside first.
-  Expr inside = ir::Max(ir::Min(at, axis.Real(axis.have - Expr(1))), axis.Real(0.0));
-  Expr base = CallIntrin(Intrin::kFloor, {inside});
-  Expr t = inside - base;
-  Expr index = ir::Cast(Int(64), base);
-  return {{index, axis.Real(1.0) - t}, {ir::Min(index + Expr(1), axis.have - Expr(1)), t}};
-}
-
-// What is read along one axis of the result, in memory: positions cost more than all the rest.
-struct TapTables {
-  std::vector<Tensor> index, weight;
-
-  // Of elements of rows, where pixels have several each.
-  TapTables(const Resize& a, const Axis& axis, int64_t per_pixel = 1) {
-    const size_t count = TapsOf(a, axis, Expr(0)).size();
-    const Dims places{axis.want * Expr(per_pixel)};
-    auto taps = [&](const Expr& i) { return TapsOf(a, axis, ir::FloorDiv(i, per_pixel)); };
-    for (size_t k = 0; k < count; ++k) {
-      index.push_back(tir::Compute(
-          places,
-          [&](const Indices& i) {
-            const Expr first = taps(i[0])[k].index * Expr(per_pixel);
-            return ir::Cast(Int(32), first + ir::FloorMod(i[0], per_pixel));
-          },
-          "at"));
-      if (!TapsOf(a, axis, Expr(0))[k].weight.defined()) continue;
-      weight.push_back(
-          tir::Compute(places, [&](const Indices& i) { return taps(i[0])[k].weight; }, "weight"));
-    }
-  }
-
-  std::vector<Tap> At(const Expr& place) const {
-    std::vector<Tap> taps;
-    for (size_t k = 0; k < index.size(); ++k) {
-      const Expr share = k < weight.size() ? weight[k]({place}) : Expr();
-      taps.push_back({ir::Cast(Int(64), index[k]({place})), share});
-    }
-    return taps;
-  }
-};
-
 // The sum of `value` at the taps, times their weights.
 Expr Interpolated(const std::vector<Tap>& taps, const std::function<Expr(const Expr&)>& value) {
   Expr sum;
@@ -287,30 +86,40 @@ Expr Interpolated(const std::vector<Tap>& taps, const std::function<Expr(const E
 }
 
 // Are most elements along the axis not used?
-bool Skips(const Axis& axis) {
+bool Skips(const Resize& a, const ResizedAxis& axis) {
+  if (IsAntialiased(a, axis)) return false;
   if (axis.scale > 0) return axis.scale < 0.25;
   const auto have = ir::AsInt(axis.have), want = ir::AsInt(axis.want);
   return have.has_value() && want.has_value() && have.value() > 4 * want.value();
 }
 
 // Is an image resized along its rows first, each row once?  Not where most rows would not be used.
-bool RowsFirst(const Resize& a, const Layout& layout, const std::vector<Axis>& axes) {
+bool RowsFirst(const Resize& a, const Layout& layout, const std::vector<ResizedAxis>& axes) {
   if (a.method == "nearest_neighbor" || axes.size() < 2) return false;
-  if (layout.At(SpatialLetters(axes.size()).back()) + 1 != layout.size()) return false;
-  if (!TapsOf(a, axes.back(), Expr(0))[0].weight.defined()) return false;
-  return std::none_of(axes.begin(), axes.end() - 1, Skips);
+  if (layout.At('W') + 1 != layout.size() || IsPicked(a, axes.back())) return false;
+  return std::none_of(axes.begin(), axes.end() - 1,
+                      [&](const ResizedAxis& axis) { return Skips(a, axis); });
 }
 
-// Pixels of few channels, which rows of pixels are resized as rows of elements for, and their
-// columns first; 0: it is something else.
-int64_t FewChannels(const Resize& a, const Layout& layout, const std::vector<Axis>& axes,
+// Of pixels of few channels, whose lines are resized as lines of elements; 0: they are not.
+int64_t FewChannels(const Resize& a, const Layout& layout, const ResizedAxis& last,
                     const Expr& channels) {
   constexpr int64_t kMost = 8;
-  const bool is_pixels = layout.At('W') + 2 == layout.size() && layout.At('C') + 1 == layout.size();
-  if (a.method == "nearest_neighbor" || !is_pixels || Skips(axes.back())) return 0;
-  if (!TapsOf(a, axes.back(), Expr(0))[0].weight.defined()) return 0;
+  if (a.method == "nearest_neighbor" || IsPicked(a, last) || Skips(a, last)) return 0;
+  if (layout.At('W') + 2 != layout.size() || layout.At('C') + 1 != layout.size()) return 0;
   const int64_t count = ir::AsInt(channels).value_or(0);
   return count <= kMost ? count : 0;
+}
+
+// Is an image resized along its columns first, to lines of the result?  Where these are fewer than
+// its own, and where each place would take very many elements otherwise.
+bool LinesFirst(const Resize& a, const Layout& layout, const std::vector<ResizedAxis>& axes) {
+  if (a.method == "nearest_neighbor" || IsPicked(a, axes.back()) || Skips(a, axes.back()))
+    return false;
+  if (IsAntialiased(a, axes[axes.size() - 2])) return true;
+  double scale = layout.At('W') + 1 == layout.size() ? 1 : 0;
+  for (size_t s = 0; s + 1 < axes.size(); ++s) scale *= ScaleOf(axes[s]);
+  return scale > 0 && scale < 1;
 }
 
 template <size_t kNumSpatial>
@@ -320,7 +129,7 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
   const Tensor& x = in[0];
   Dims out = in.OutShape();
   DLDataType dtype = in.OutDtype();
-  std::vector<Axis> axes;
+  std::vector<ResizedAxis> axes;
   for (size_t s = 0; s < kNumSpatial; ++s) {
     size_t d = layout.At(spatial[s]);
     bool roi = !a.roi.empty();
@@ -331,19 +140,21 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
   // An axis without elements matters only where the result has some all the same.
   Dims may_be_empty;
   std::unique_ptr<ir::TypeContext> facts = MakeTypeContext();
-  for (const Axis& axis : axes) {
+  for (const ResizedAxis& axis : axes) {
     const auto* var = axis.have.template as<ir::VarObj>();
     ffi::Map<ir::Var, Expr> none;
     if (var != nullptr) none.Set(ffi::GetRef<ir::Var>(var), Expr(0));
     Expr left = var == nullptr ? axis.want : facts->Simplify(ir::Substitute(axis.want, none));
     if (!ir::IsIntValue(left, 0)) may_be_empty.push_back(axis.have);
   }
+  const int64_t few = FewChannels(a, layout, axes.back(), x->shape[layout.At('C')]);
+  const bool lines_first = few > 0 || LinesFirst(a, layout, axes);
   // Data, or data that already has the result's last axis.
   Tensor from = x;
-  size_t num_left = kNumSpatial;
-  if (RowsFirst(a, layout, axes)) {
+  size_t num_left = lines_first ? kNumSpatial - 1 : kNumSpatial;
+  if (!lines_first && RowsFirst(a, layout, axes)) {
     --num_left;
-    const Axis& axis = axes.back();
+    const ResizedAxis& axis = axes.back();
     TapTables tables(a, axis);
     Dims dims = x->shape;
     dims.Set(dims.size() - 1, axis.want);
@@ -358,61 +169,56 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
         },
         "rows");
   }
-  const bool channels_last = layout.At(spatial.back()) + 1 != layout.size();
   std::vector<std::optional<TapTables>> tables(kNumSpatial);
   for (size_t s = 0; s < num_left; ++s) {
-    const bool is_whole = WholePosition(a, axes[s], Expr(0)).defined();
     const bool is_last = layout.At(spatial[s]) + 1 == layout.size();
-    // Which element is the nearest is asked once along each axis; where each pixel is a run of
-    // channels, so is everything.
-    const bool in_memory = is_whole ? is_last && !IsWholeAlongVectors(axes[s])
-                                    : a.method == "nearest_neighbor" || channels_last;
-    if (in_memory) tables[s].emplace(a, axes[s]);
+    const bool has_runs = layout.At(spatial.back()) + 1 != layout.size();
+    if (WantsTables(a, axes[s], is_last, has_runs)) tables[s].emplace(a, axes[s]);
   }
   auto taps_of = [&](size_t s, const Expr& place) {
     return tables[s].has_value() ? tables[s]->At(place) : TapsOf(a, axes[s], place);
   };
   // Interpolates along the axes from s on, with `at` chosen along those before it.
-  std::function<Expr(size_t, size_t, const Indices&, const Indices&)> along =
-      [&](size_t s, size_t end, const Indices& i, const Indices& at) -> Expr {
-    if (s == end) return GuardEmpty(from(at), may_be_empty);
+  std::function<Expr(size_t, const Indices&, const Indices&)> along =
+      [&](size_t s, const Indices& i, const Indices& at) -> Expr {
+    if (s == num_left) return GuardEmpty(from(at), may_be_empty);
     const size_t d = layout.At(spatial[s]);
     return Interpolated(taps_of(s, i[d]), [&](const Expr& place) {
       Indices next = at;
       next.Set(d, place);
-      return along(s + 1, end, i, next);
+      return along(s + 1, i, next);
     });
   };
-  // Lines that are as high as the result, of elements of all channels.
-  const int64_t few = FewChannels(a, layout, axes, x->shape[layout.At('C')]);
-  Tensor lines;
+  Tensor lines;  // of elements of all channels, where these are few
   std::optional<TapTables> of_lines;
-  if (few > 0) {
+  const size_t w = layout.At('W');
+  if (lines_first) {
     Dims dims = out;
-    dims.pop_back();
-    dims.Set(dims.size() - 1, axes.back().have * Expr(few));
-    lines = tir::Compute(
-        dims,
-        [&](const Indices& i) {
-          Indices pixel = i;
-          pixel.Set(i.size() - 1, ir::FloorDiv(i.back(), few));
-          pixel.push_back(ir::FloorMod(i.back(), few));
-          return ir::Cast(axes.back().real, along(0, kNumSpatial - 1, pixel, pixel));
-        },
-        "lines");
-    of_lines.emplace(a, axes.back(), few);
+    dims.Set(w, axes.back().have * Expr(std::max<int64_t>(1, few)));
+    if (few > 0) dims.pop_back();
+    auto line = [&](const Indices& i) {
+      Indices pixel = i;
+      if (few > 0) {
+        pixel.Set(w, ir::FloorDiv(i[w], few));
+        pixel.push_back(ir::FloorMod(i[w], few));
+      }
+      return ir::Cast(axes.back().real, along(0, pixel, pixel));
+    };
+    lines = tir::Compute(dims, line, "lines");
+    of_lines.emplace(a, axes.back(), std::max<int64_t>(1, few));
   }
   auto formula = [&](const Indices& i) -> Expr {
     Expr value;
-    if (few > 0) {
+    if (lines_first) {
       Indices at = i;
-      at.pop_back();
-      value = Interpolated(of_lines->At(at.back() * Expr(few) + i.back()), [&](const Expr& place) {
-        at.Set(at.size() - 1, place);
+      if (few > 0) at.pop_back();
+      const Expr place = few > 0 ? i[w] * Expr(few) + i.back() : i[w];
+      value = Interpolated(of_lines->At(place), [&](const Expr& element) {
+        at.Set(w, element);
         return lines(at);
       });
     } else {
-      value = along(0, num_left, i, i);
+      value = along(0, i, i);
     }
     // Integers are rounded, as the interpolated values lie between them.
     if (IsFloat(value.dtype()) && IsInteger(dtype)) value = CallIntrin(Intrin::kRound, {value});
@@ -420,7 +226,7 @@ Tensors ComputeResize(const ComputeArgs& in, const Resize& a) {
     if (a.coordinate_transformation_mode != "tf_crop_and_resize") return value;
     Expr inside = ir::BoolImm(true);
     for (size_t s = 0; s < kNumSpatial; ++s) {
-      Expr at = Position(a.coordinate_transformation_mode, axes[s], i[layout.At(spatial[s])]);
+      Expr at = PositionOf(a.coordinate_transformation_mode, axes[s], i[layout.At(spatial[s])]);
       inside = ir::And(inside, ir::GreaterEqual(at, Number(at.dtype(), 0)));
       inside = ir::And(inside, ir::LessEqual(at, axes[s].Real(axes[s].have - Expr(1))));
     }
@@ -442,6 +248,8 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
       {"cubic_exclude", &Resize::cubic_exclude, "Not 0: elements outside get weight 0."},
       {"extrapolation_value", &Resize::extrapolation_value, "Outside, for 'tf_crop_and_resize'."},
       {"out_dtype", &Resize::out_dtype, "Element type of the result; None: as data."},
+      {"antialias", &Resize::antialias,
+       "Does each element of a smaller image take in all that it stands for?  Needs scales."},
       {"scales", &Resize::scales,
        "What the result's extents are to data's, where they are rounded; 0, or no scales: the "
        "ratio of the extents."}};
@@ -453,9 +261,9 @@ OpDef ResizeOp(const char* name, const char* layout, std::vector<Sample> samples
       .doc = "Images in another size.",
       .args = {{"data", "The images."}, {"size", "Their new extents.", ArgKind::kShape}},
       .attrs = attrs,
-      .reference =
-          "out = resize(data, size, roi, layout, method, coordinate_transformation_mode, "
-          "rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype, scales)",
+      .reference = "out = resize(data, size, roi, layout, method, coordinate_transformation_mode, "
+                   "rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype, "
+                   "antialias, scales)",
       .samples = std::move(samples),
       .type = InferResize<kNumSpatial>,
       .compute = ComputeResize<kNumSpatial>,
@@ -489,6 +297,13 @@ OpDef image_resize2d() {
        {{"data: f32[2, 5, 6, 3]", "size=[9, 11]", "layout='NHWC'"}},
        {{"data: f32[1, 4, 3, 19]", "size=[7, 2]", "layout='NHWC'"}},
        {{"data: f32[1, 2, 5, 7]", "size=[2, 9]", "scales=[0.5, 1.3]"}},
+       {{"data: f32[1, 2, 9, 24]", "size=[3, 16]", "antialias=True", "scales=[0.34, 0.7]"}},
+       {{"data: f32[1, 12, 9, 3]", "size=[4, 18]", "layout='NHWC'", "antialias=True",
+         "scales=[0.4, 2]"}},
+       {{"data: f32[1, 12, 9, 2]", "size=[5, 4]", "layout='NHWC'", "antialias=True",
+         "scales=[0.47, 0.5]"}},
+       {{"data: f32[1, 12, 9, 9]", "size=[5, 4]", "layout='NHWC'", "antialias=True",
+         "scales=[0.47, 0.5]"}},
        {{"data: f32[1, 2, 7, 5]", "size=[9, 2]", "scales=[0, 0.5]",
          "coordinate_transformation_mode='align_corners'"}},
        {{"data: f32[1, 7, 5, 2]", "size=[2, 2]", "layout='NHWC'", "method='nearest_neighbor'",

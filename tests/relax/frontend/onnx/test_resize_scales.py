@@ -91,3 +91,40 @@ def test_a_batch_of_unknown_size_that_is_told_its_size(mode, make_model, run_mod
         text = f"g (float[{len(x)}, 3, 4, 5] x) => (float[a, b, c, d] y) {{ {node} }}"
         want = run_model_once(make_model(text, 18, given))({"x": x})[0]
         np.testing.assert_allclose(run({"x": x})[0], want, rtol=1e-5, atol=1e-6)
+
+
+def antialiased(x, axis, scale):
+    size, out = x.shape[axis], int(x.shape[axis] * scale)
+    matrix, shrink = np.zeros((size, out)), min(scale, 1)
+    for o in range(out):
+        at = (o + 0.5) / scale - 0.5
+        taps = np.arange(np.floor(at - 1 / shrink), np.ceil(at + 1 / shrink) + 1)
+        share = np.maximum(1 - np.abs(taps - at) * shrink, 0)
+        np.add.at(matrix[:, o], np.clip(taps, 0, size - 1).astype(int), share / share.sum())
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix, -1, axis)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "scales"),
+    [
+        ((1, 3, 20, 35), (1, 1, 0.5, 0.5)),
+        ((2, 3, 9, 41), (1, 1, 0.3, 0.7)),
+        ((2, 3, 9, 41), (1, 1, 2, 0.4)),
+        ((2, 3, 31, 7), (1, 1, 0.125, 1.5)),
+        ((1, 2, 40, 70), (1, 1, 0.1, 0.04)),
+        ((2, 12, 17, 3), (1, 0.5, 0.25, 1)),
+        ((2, 12, 17, 20), (1, 0.6, 2, 1)),
+        ((3, 4, 21), (1, 1, 0.5)),
+    ],
+)
+def test_antialiasing(shape, scales, known, make_model, run_model_once):
+    dims = ", ".join(str(d) if known else f"d{k}" for k, d in enumerate(shape))
+    out = ", ".join(f"o{k}" for k in range(len(shape)))
+    node = 'y = Resize<mode="linear", antialias=1>(x, , scales)'
+    text = f"g (float[{dims}] x) => (float[{out}] y) {{ {node} }}"
+    x = wanted = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    got = run_model_once(make_model(text, 18, {"scales": np.array(scales, "f4")}))({"x": x})[0]
+    for axis, scale in enumerate(scales):
+        wanted = wanted if scale == 1 else antialiased(wanted, axis, scale)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-5)

@@ -135,12 +135,14 @@ def _resize(g, x, roi, scales, sizes, axes, policy, how):
             plan.append(Axis(axis, have[axis], out[axis], scale, window))
             continue
         out[axis] = sizes[i] if sizes is not None else _scaled(s, have[axis], scale, window)
-        # The scale that says nothing new about the sizes is forgotten.
-        if scale is not None and s.same(
-            s.mul(have[axis], scale.numerator), s.mul(out[axis], scale.denominator)
+        # The scale that says nothing new about the sizes is forgotten, unless it must be a constant.
+        if (
+            scale is not None
+            and not how.antialias
+            and s.same(s.mul(have[axis], scale.numerator), s.mul(out[axis], scale.denominator))
         ):
             scale = None
-        if window is not None or scale is not None or not s.same(have[axis], out[axis]):
+        if window is not None or scale not in (None, 1) or not s.same(have[axis], out[axis]):
             plan.append(Axis(axis, have[axis], out[axis], scale, window))
     if not plan:
         return x
@@ -244,6 +246,24 @@ def _keep_aspect(g, have, axes, sizes, policy):
     return [int(scale * o + Fraction(1, 2)) for o in old], [float(scale)] * len(old)
 
 
+def _scale_of(step, how) -> float:
+    """0: that of the sizes."""
+    if step is not None and step.scale is not None:
+        return float(step.scale)
+    if not how.antialias:
+        return 0.0
+    return 1.0 if step is None else step.out / step.size
+
+
+def _is_little_smaller(step) -> bool:
+    """Few enough elements make one that each has a table of its own."""
+    if step.scale is not None:
+        return step.scale >= Fraction(1, 8)
+    if is_symbolic(step.size) or is_symbolic(step.out):
+        return False
+    return step.out * 8 >= step.size > 0
+
+
 def _fits_resize2d(plan, how) -> bool:
     return (
         1 <= len(plan) <= 2
@@ -253,7 +273,7 @@ def _fits_resize2d(plan, how) -> bool:
         and how.coordinates in _COORDINATES
         and how.mode != "cubic"
         and (how.mode != "nearest" or how.rounding in _ROUNDING)
-        and not how.antialias
+        and (not how.antialias or (how.mode == "linear" and all(map(_is_little_smaller, plan))))
         and not how.exclude_outside
     )
 
@@ -277,7 +297,7 @@ def _resize2d(g, x, plan, how):
         before = have[:first] if first == 2 else [1, product(have[:first])]
         layout, dims = "NCHW", [*before, *image]
     is_image = len(dims) == len(have) and all(map(g.scalars.same, dims, have))
-    scales = [0.0 if step is None or step.scale is None else float(step.scale) for step in pair]
+    scales = [_scale_of(step, how) for step in pair]
     y = op.image.resize2d(
         x if is_image else g.emit(op.reshape(x, dims)),
         [size if step is None else step.out for size, step in zip(image, pair, strict=True)],
@@ -286,6 +306,7 @@ def _resize2d(g, x, plan, how):
         coordinate_transformation_mode=how.coordinates,
         rounding_method=_ROUNDING[how.rounding] if how.mode == "nearest" else "",
         cubic_alpha=how.cubic_a,
+        antialias=how.antialias,
         scales=scales if any(scales) else [],
     )
     if is_image:
