@@ -86,7 +86,8 @@ struct RowForm {
   bool streams = true;  // where they are, it fills whole lines
 };
 // Turns a square round: `rows` are expressions for as many registers as each has lanes, of elements
-// of `bytes` bytes.  What `seq` takes up makes the rows of the result.
+// of `bytes` bytes; null: it does not matter what it holds.  What `seq` takes up makes the rows of
+// the result.
 void TurnInRegisters(std::vector<Expr>* rows, int64_t bytes, ffi::Array<Stmt>* seq);
 // An elementwise stage that reads along one axis and writes along another, by square tiles.
 // Absent when it has another form.  `past_caches`: are results written past the caches?  Absent too

@@ -120,7 +120,7 @@ class RowGroup {
     for (size_t i = group.begin; i < group.end; ++i) {
       has_inner = has_inner || context_->program.stages[i].spatial.size() > group.num_rows;
     }
-    has_inner = has_inner || AllReadAlongTheirSums(group);
+    has_inner = has_inner || AllReadAlongTheirSums(group) || OnLanes(group).has_value();
     if (!has_inner && --group.num_rows == 0)
       return {begin, begin + 1, context_->program.stages[begin].spatial.size()};
     return group;
@@ -157,12 +157,31 @@ class RowGroup {
     return count.has_value() ? count.value() < kEnoughRows : has_planes;
   }
 
+  // Is what stage `i` stores read by the group alone?
+  bool IsOfTheRow(const Group& group, size_t i) const {
+    const Buffer& out = *context_->program.stages[i].out;
+    return context_->temps.count(out.get()) && context_->ReadOnlyBy(out, group.begin, group.end);
+  }
+
+  std::vector<Axis> RowAxes(const Group& group) const {
+    const Stage& first = context_->program.stages[group.begin];
+    return {first.spatial.begin(),
+            first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows)};
+  }
+
+  std::optional<RowForm> OnLanes(const Group& group) {
+    return EmitRowsOnLanes(LoopsOf(group, RowAxes(group), 1), context_->machine,
+                           &context_->analyzer);
+  }
+
   Stmt EmitGroup(const Group& group) {
     if (group.end == group.begin + 1)
       return EmitSingle(context_->program.stages[group.begin], context_);
-    const Stage& first = context_->program.stages[group.begin];
-    const std::vector<Axis> row_axes(
-        first.spatial.begin(), first.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
+    for (size_t i = group.begin; i < group.end; ++i) {
+      if (IsOfTheRow(group, i)) context_->gone.insert(context_->program.stages[i].out->get());
+    }
+    if (const auto form = OnLanes(group)) return OverRows(form->rows, form->body, form->work);
+    const std::vector<Axis> row_axes = RowAxes(group);
     const Stage* result = OneResult(group);
     const Streaming past = result == nullptr
                                ? Streaming()
@@ -224,10 +243,7 @@ class RowGroup {
     if (slots > 1) rows.slot = result.slot;
     for (size_t i = group.begin; i < group.end; ++i) {
       const Stage& s = context_->program.stages[i];
-      if (!context_->temps.count(s.out->get()) ||
-          !context_->ReadOnlyBy(*s.out, group.begin, group.end))
-        continue;
-      context_->gone.insert(s.out->get());
+      if (!IsOfTheRow(group, i)) continue;
       const ffi::Array<Expr>& shape = s.out->shape();
       ffi::Array<Expr> inner(shape.begin() + static_cast<std::ptrdiff_t>(group.num_rows),
                              shape.end());

@@ -39,4 +39,9 @@ int64_t RowsTogether(const RowLoops& rows, const Expr& aligned, const Machine& t
 std::optional<RowForm> PipelineRows(const RowLoops& rows, const Expr& aligned,
                                     const Machine& traits, arith::Analyzer* analyzer);
 
+// Rows shorter than a vector, as many at once as it has lanes.  `rows` has one copy of its
+// temporaries.  Absent when the loops have another form.
+std::optional<RowForm> EmitRowsOnLanes(const RowLoops& rows, const Machine& machine,
+                                       arith::Analyzer* analyzer);
+
 }  // namespace relaxvm::schedule::cpu

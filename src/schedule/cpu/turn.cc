@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kBlockBytes = 16;
 
 Expr Bound(const Expr& value, ffi::Array<Stmt>* seq) {
+  if (!value.defined()) return value;
   Var var("v", value.dtype());
   seq->push_back(tir::Bind(var, value));
   return var;
@@ -21,9 +22,11 @@ Expr Bound(const Expr& value, ffi::Array<Stmt>* seq) {
 // `b` behind those of `a`.
 Expr Shuffled(const Expr& a, const Expr& b, int64_t lanes,
               const std::function<int64_t(int64_t)>& pick, ffi::Array<Stmt>* seq) {
+  if (!a.defined() && !b.defined()) return Expr();
+  const Expr &low = a.defined() ? a : b, &high = b.defined() ? b : a;
   ffi::Array<int64_t> picks;
   for (int64_t i = 0; i < lanes; ++i) picks.push_back(pick(i));
-  return Bound(ir::ShuffleExpr({a, b}, picks), seq);
+  return Bound(ir::ShuffleExpr({low, high}, picks), seq);
 }
 
 }  // namespace
