@@ -205,9 +205,10 @@ class RowGroup {
   }
 
   // One row after the other, or a few at once.
-  Stmt EmitRows(const Group& group, std::vector<Axis> row_axes, const Expr& stream_if) {
-    const int64_t at_once = RowsAtOnce(group, row_axes);
-    RowLoops rows = LoopsOf(group, row_axes, at_once);
+  Stmt EmitRows(const Group& group, const std::vector<Axis>& all_axes, const Expr& stream_if) {
+    const int64_t at_once = RowsAtOnce(group, all_axes);
+    RowLoops rows = LoopsOf(group, all_axes, at_once);
+    std::vector<Axis> row_axes = rows.rows;
     ffi::Array<Stmt> body = rows.temporaries;
     JoinSpreads(&rows.loops, context_->machine, &context_->analyzer);
     FetchNextRow(&rows, at_once, &context_->analyzer);
@@ -283,9 +284,12 @@ class RowGroup {
         result.loops.push_back(flats[i]);
       }
     }
+    MergeRows(&result, &context_->analyzer);
     if (!row_axes.empty()) {
-      result.along = AxisOf(flats.front());
-      result.read = ReadAlong(flats.front(), row_axes.back(), rows);
+      const Stage& loop = result.loops.front();
+      const Stage& first = loop.before != nullptr ? *loop.before : loop;
+      result.along = AxisOf(first);
+      result.read = ReadAlong(first, result.rows.back(), rows);
     }
     return result;
   }

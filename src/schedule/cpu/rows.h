@@ -22,6 +22,9 @@ struct RowLoops {
 // The one axis that a stage of a row walks along; absent: there is none, or there are several.
 std::optional<Axis> AxisOf(const Stage& stage);
 
+// Neighbouring axes of rows that all memory walks as one become one; axes of a single row go.
+void MergeRows(RowLoops* rows, arith::Analyzer* analyzer);
+
 // What the first stage reads of the next row, `at_once` further on, comes near while the others
 // run, in parts that grow with what they compute: that leaves the memory time.  Nothing is done
 // where rows are no runs of memory.

@@ -4,6 +4,7 @@
 // have full vectors where a row alone would leave most lanes empty.
 #include <algorithm>
 
+#include "schedule/cpu/loads.h"
 #include "schedule/cpu/nest.h"
 #include "schedule/cpu/rows.h"
 
@@ -40,7 +41,7 @@ class RowsOnLanes {
   }
 
   std::optional<RowForm> Run() {
-    if (lanes_ < kFewestLanes || !TakeTemporaries() || !TakeRows()) return std::nullopt;
+    if (lanes_ < kFewestLanes || rows_.rows.empty() || !TakeTemporaries()) return std::nullopt;
     for (const Stage& loop : rows_.loops) {
       if (!IsShort(loop) || !Understands(loop)) return std::nullopt;
       if (loop.before == nullptr) continue;
@@ -48,7 +49,7 @@ class RowsOnLanes {
         return std::nullopt;
     }
     if (longest_ < 2) return std::nullopt;
-    const Expr count = analyzer_->Simplify(NumPoints(together_));
+    const Expr count = rows_.rows.back().extent;
     if (ir::AsInt(count).value_or(lanes_) < lanes_) return std::nullopt;
 
     const Axis block{Var("block", Int(64)), analyzer_->Simplify(ir::CeilDiv(count, lanes_))};
@@ -57,9 +58,9 @@ class RowsOnLanes {
     Stmt body = Block(Expr());
     if (!analyzer_->ProveEqual(ir::FloorMod(count, lanes_), 0))
       body = tir::IfThenElse(ir::GreaterEqual(left, Expr(lanes_)), body, Block(left));
-    std::vector<Axis> outer = outer_;
-    outer.push_back(block);
-    return RowForm{outer, body, rows_.work * Expr(lanes_), Expr()};
+    std::vector<Axis> blocks = rows_.rows;
+    blocks.back() = block;
+    return RowForm{blocks, body, rows_.work * Expr(lanes_), Expr()};
   }
 
  private:
@@ -96,46 +97,6 @@ class RowsOnLanes {
     return nullptr;
   }
 
-  // The innermost row axes along which all memory goes on evenly lie along the lanes.
-  bool TakeRows() {
-    for (const Axis& axis : rows_.rows) {
-      if (!ir::IsIntValue(axis.extent, 1)) outer_.push_back(axis);
-    }
-    if (outer_.empty()) return false;
-    together_ = {outer_.back()};
-    outer_.pop_back();
-    std::vector<LinearOffset> offsets;
-    auto add = [&](const Stage& stage) {
-      bool linear = true;
-      auto take = [&](const Expr& at) {
-        auto offset = LinearOffset::Of(at, rows_.rows);
-        linear = linear && offset.has_value();
-        if (linear) offsets.push_back(std::move(*offset));
-      };
-      if (Temporary(*stage.out) == nullptr) take(stage.indices[0]);
-      for (const Expr& formula : {stage.value, stage.finish}) {
-        if (!formula.defined()) continue;
-        tir::PostOrderVisit(tir::Evaluate(formula), [&](const ffi::ObjectRef& node) {
-          if (const auto* load = node.as<BufferLoadObj>()) take(load->indices[0]);
-        });
-      }
-      return linear;
-    };
-    for (const Stage& loop : rows_.loops) {
-      if (!add(loop) || (loop.before != nullptr && !add(*loop.before))) return false;
-    }
-    while (!outer_.empty()) {
-      const Axis &next = outer_.back(), &front = together_.front();
-      for (const LinearOffset& offset : offsets) {
-        if (!analyzer_->ProveEqual(offset.Coeff(next.var), offset.Coeff(front.var) * front.extent))
-          return true;
-      }
-      together_.insert(together_.begin(), next);
-      outer_.pop_back();
-    }
-    return true;
-  }
-
   // The access of memory in the row number 0 at place 0 of `axis`, and how it goes on from there;
   // absent: in no way that there is code for.
   enum class Kind : uint8_t { kSame, kLane, kRun };  // for all rows; an element of each; a run
@@ -149,7 +110,7 @@ class RowsOnLanes {
     const auto offset = LinearOffset::Of(at, axes);
     if (!offset.has_value()) return std::nullopt;
     Access access{Kind::kSame, At(at, axis),
-                  analyzer_->Simplify(offset->Coeff(together_.back().var))};
+                  analyzer_->Simplify(offset->Coeff(rows_.rows.back().var))};
     if (ir::IsIntValue(access.stride, 0)) return access;
     const Expr step = axis.has_value() ? analyzer_->Simplify(offset->Coeff(axis->var)) : Expr(0);
     if (ir::IsIntValue(step, 1))
@@ -167,11 +128,7 @@ class RowsOnLanes {
   }
   ffi::Map<Var, Expr> FirstRow() const {
     ffi::Map<Var, Expr> map;
-    for (const Axis& row : rows_.rows) {
-      const bool outside = std::any_of(outer_.begin(), outer_.end(),
-                                       [&](const Axis& axis) { return axis.var.same_as(row.var); });
-      if (!outside) map.Set(row.var, 0);
-    }
+    map.Set(rows_.rows.back().var, 0);
     return map;
   }
 
@@ -194,7 +151,11 @@ class RowsOnLanes {
       const auto* choice = node.as<ir::IntrinObj>();
       known = known && (choice == nullptr || choice->intrin != ir::Intrin::kIfThenElse);
       const auto* load = node.as<BufferLoadObj>();
-      if (load == nullptr || !known || Temporary(load->buffer) != nullptr) return;
+      if (load == nullptr || !known) return;
+      if (Temporary(load->buffer) != nullptr) {
+        known = !UsesVar(load->indices[0], rows_.rows.back().var);
+        return;
+      }
       const auto access = AccessOf(load->indices[0], axis);
       known = access.has_value() && !load->predicate.defined() && !IsStored(load->buffer);
       if (!known || access->kind != Kind::kRun) return;
@@ -206,16 +167,9 @@ class RowsOnLanes {
             {Buffer(load->buffer), access->base, access->stride, extent, Buffer(load->buffer)});
     });
     // Which row it is only places in memory may know.
-    const Expr rest = WithoutLoads().Mutate(formula);
-    return known && !UsesAny(rest, together_);
+    const Expr rest = LoadEraser().Mutate(formula);
+    return known && !UsesVar(rest, rows_.rows.back().var);
   }
-
-  class WithoutLoads : public tir::StmtMutator {
-   public:
-    Expr MutateBufferLoad(const BufferLoad& load) override {
-      return ir::Cast(load.dtype(), Expr(0));
-    }
-  };
 
   bool IsStored(const Var& buffer) const {
     return std::any_of(rows_.loops.begin(), rows_.loops.end(), [&](const Stage& loop) {
@@ -417,7 +371,6 @@ class RowsOnLanes {
   arith::Analyzer* analyzer_;
   int64_t lanes_ = 0;
   int64_t longest_ = 0;                                 // of the rows' axes
-  std::vector<Axis> outer_, together_;                  // of the rows
   std::vector<std::pair<Buffer, Buffer>> temporaries_;  // of one row, of all
   std::vector<MemoryRun> runs_;                         // that are read
   Expr first_;                                          // row of a block
