@@ -33,7 +33,6 @@ class Interleaver {
     if (stage_.combine != Combine::kNone || stage_.spatial.size() < 2) return false;
     LoadCollector loads;
     loads.Visit(stage_.value);
-    if (!loads.sometimes.empty()) return false;
     for (const Axis& few : stage_.spatial) {
       runs_ = ir::AsInt(few.extent).value_or(0);
       if (runs_ < 2 || runs_ > kMaxRuns || runs_ * 2 >= lanes_) continue;
@@ -42,7 +41,7 @@ class Interleaver {
         if (ir::AsInt(along.extent).value_or(2 * lanes_) < 2 * lanes_) continue;
         few_ = few;
         along_ = along;
-        if (Fits(loads.always)) return true;
+        if (loads.sometimes.empty() ? Fits(loads.always) : ChoosesByRun()) return true;
       }
     }
     return false;
@@ -55,18 +54,11 @@ class Interleaver {
     const Expr first = block.var * Expr(kBlockElems);
     const Expr count = ir::Min(kBlockElems, along_.extent - first);
     const bool divides = analyzer_->ProveEqual(ir::FloorMod(along_.extent, lanes_), 0);
-    Var tile("tile", Int(64)), number("count", Int(64)), rest("rest", Int(64));
-    const Expr whole = ir::FloorDiv(number, lanes_) * Expr(lanes_);
+    Var tile("tile", Int(64)), number("count", Int(64));
     ffi::Array<Stmt> seq = {tir::Bind(number, analyzer_->Simplify(count)),
                             For(tile, 0, ir::FloorDiv(number, lanes_), ForKind::kSerial,
                                 Tile(first + tile * Expr(lanes_)))};
-    if (!divides) {
-      ffi::Map<Var, Expr> map;
-      map.Set(along_.var, first + whole + rest);
-      const Stmt one = Loop(few_.var, few_.extent, ForKind::kSerial,
-                            BufferStore(*stage_.out, stage_.value, stage_.indices));
-      seq.push_back(For(rest, 0, number - whole, ForKind::kSerial, tir::Substitute(one, map)));
-    }
+    if (!divides) seq.push_back(Rest(first, number));
     RowForm form;
     form.body = SeqStmt::Flatten(seq);
     for (const Axis& axis : stage_.spatial) {
@@ -78,6 +70,23 @@ class Interleaver {
   }
 
  private:
+  // What is left of `number` elements of each run: a tile that ends with the last one, and makes
+  // some again that are there already; element by element where there is no room for it.
+  Stmt Rest(const Expr& first, const Expr& number) const {
+    const auto known = ir::AsInt(along_.extent);
+    const Stmt last = Tile(first + number - Expr(lanes_));
+    if (known.has_value() && *known <= kBlockElems) return last;
+    Var rest("rest", Int(64));
+    ffi::Map<Var, Expr> map;
+    map.Set(along_.var, first + rest);
+    const Stmt one = Loop(few_.var, few_.extent, ForKind::kSerial,
+                          BufferStore(*stage_.out, stage_.value, stage_.indices));
+    return tir::IfThenElse(
+        ir::GreaterEqual(number, lanes_),
+        tir::IfThenElse(ir::Greater(ir::FloorMod(number, lanes_), 0), last, Stmt()),
+        For(rest, 0, number, ForKind::kSerial, tir::Substitute(one, map)));
+  }
+
   // What an offset takes from the two axes; -1: something that is no constant.
   struct Steps {
     int64_t few, along;
@@ -114,6 +123,35 @@ class Interleaver {
     return moves && OnlyIndicesUseAxes(loads);
   }
 
+  // A formula that chooses by the run, as that of two tensors whose channels are shuffled, is
+  // another one for each.
+  bool ChoosesByRun() {
+    turned_.clear();
+    of_run_.clear();
+    const auto out = StepsOf(stage_.indices[0]);
+    const DLDataType dtype = stage_.value.dtype();
+    joins_ = out.has_value() && out->SideBySide(runs_);
+    if (!joins_ || SizeInBytes(dtype) * 8 != dtype.bits) return false;
+    analyzer_->Bind(along_.var, 0, along_.extent);
+    for (int64_t number = 0; number < runs_; ++number) {
+      ffi::Map<Var, Expr> map;
+      map.Set(few_.var, number);
+      const Expr value = analyzer_->Simplify(tir::Substitute(stage_.value, map));
+      LoadCollector loads;
+      loads.Visit(value);
+      auto is_run = [&](const BufferLoad& load) {
+        const auto in = StepsOf(load->indices[0]);
+        return in.has_value() && (in->along == 0 || in->along == 1);
+      };
+      if (!loads.sometimes.empty() ||
+          !std::all_of(loads.always.begin(), loads.always.end(), is_run) ||
+          UsesAny(LoadEraser().Mutate(value), {along_}))
+        return false;
+      of_run_.push_back(value);
+    }
+    return true;
+  }
+
   bool OnlyIndicesUseAxes(const std::vector<BufferLoad>& loads) const {
     LoadReplacer replacer;
     for (const BufferLoad& load : loads)
@@ -142,6 +180,7 @@ class Interleaver {
     ffi::Array<Stmt> seq;
     std::vector<Buffer> tiles;
     for (const BufferLoad& load : turned_) tiles.push_back(Turned(load, base, &seq));
+    const auto chosen = of_run_.empty() ? std::nullopt : std::optional(Turned(Expr(), base, &seq));
     for (int64_t number = 0; number < runs_; ++number) {
       Var lane("lane", Int(64));
       LoadReplacer replacer;
@@ -149,7 +188,9 @@ class Interleaver {
         replacer.values.emplace_back(turned_[i].get(),
                                      tiles[i].Load({Expr(number * lanes_) + lane}));
       }
-      const Expr value = Register(replacer.Mutate(stage_.value), joins_, number, base, lane);
+      const Expr value = chosen.has_value()
+                             ? chosen->Load({Expr(number * lanes_) + lane})
+                             : Register(replacer.Mutate(stage_.value), joins_, number, base, lane);
       const Expr at = Register(stage_.indices[0], joins_, number, base, lane);
       seq.push_back(
           For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(*stage_.out, value, {at})));
@@ -164,9 +205,11 @@ class Interleaver {
                   : std::pair(place / lanes_, place % lanes_);
   }
 
-  // The registers that a load gives at `base`, in the order of the results.
-  Buffer Turned(const BufferLoad& load, const Expr& base, ffi::Array<Stmt>* seq) const {
-    Buffer tile("turned", {Expr(runs_ * lanes_)}, load.dtype(), "local");
+  // The registers that a load (null: the formula of each run) gives at `base`, in the order of the
+  // results.
+  Buffer Turned(const Expr& load, const Expr& base, ffi::Array<Stmt>* seq) const {
+    const DLDataType dtype = load.defined() ? load.dtype() : stage_.value.dtype();
+    Buffer tile("turned", {Expr(runs_ * lanes_)}, dtype, "local");
     seq->push_back(tir::AllocBuffer(tile));
     auto place = [&](int64_t number) { return ir::RampExpr(Expr(number * lanes_), 1, lanes_); };
     auto bound = [&](const Expr& value) {
@@ -176,8 +219,9 @@ class Interleaver {
     };
     for (int64_t number = 0; number < runs_; ++number) {
       Var lane("lane", Int(64));
+      const Expr& source = load.defined() ? load : of_run_[static_cast<size_t>(number)];
       seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized,
-                         BufferStore(tile, Register(Expr(load), !joins_, number, base, lane),
+                         BufferStore(tile, Register(source, !joins_, number, base, lane),
                                      {Expr(number * lanes_) + lane})));
     }
     std::vector<Expr> from;
@@ -206,6 +250,7 @@ class Interleaver {
   Axis few_{Var("few", Int(64)), Expr(1)};
   Axis along_{Var("along", Int(64)), Expr(1)};
   std::vector<BufferLoad> turned_;
+  std::vector<Expr> of_run_;  // where formulas choose by it
 };
 
 }  // namespace
