@@ -37,7 +37,16 @@ def module(parts: int, channels: int, dtype: str, is_open: bool, first_of: int =
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "float16", "int64", "bool"])
 @pytest.mark.parametrize(
     ("parts", "channels", "first_of"),
-    [(2, 58, 0), (2, 116, 232), (2, 32, 0), (3, 33, 0), (5, 64, 0), (2, 5000, 0), (2, 4, 0)],
+    [
+        (2, 58, 0),
+        (2, 116, 232),
+        (2, 32, 0),
+        (3, 33, 0),
+        (5, 64, 0),
+        (2, 5000, 0),
+        (2, 4, 0),
+        (2, 17, 40),
+    ],
 )
 def test_values(
     parts: int, channels: int, first_of: int, dtype: str, is_open: bool, target: str

@@ -38,7 +38,7 @@ class Interleaver {
       if (runs_ < 2 || runs_ > kMaxRuns || runs_ * 2 >= lanes_) continue;
       for (const Axis& along : stage_.spatial) {
         if (along.var.same_as(few.var)) continue;
-        if (ir::AsInt(along.extent).value_or(2 * lanes_) < 2 * lanes_) continue;
+        if (ir::AsInt(along.extent).value_or(lanes_) < lanes_) continue;
         few_ = few;
         along_ = along;
         if (loads.sometimes.empty() ? Fits(loads.always) : ChoosesByRun()) return true;

@@ -72,16 +72,17 @@ class SingleStage {
   }
 
   Stage Flat(const Stage& whole) {
-    // Parts that fill a vector are runs of memory.
-    const Stage stage =
-        whole.combine == Combine::kNone
-            ? SplitAxes(whole, &context_->analyzer,
-                        std::max<int64_t>(2, context_->machine.Lanes(ElemBytes(whole))))
-            : whole;
-    Stage flat = FlattenStage(stage, &context_->analyzer);
+    Stage flat = FlattenStage(InRuns(whole), &context_->analyzer);
     DropUnitAxes(&flat);
     CollapseAxes(&flat, &context_->analyzer);
-    return flat;
+    return InRuns(flat);  // an offset may say more than its indices did
+  }
+
+  // Parts of axes that fill a vector are runs of memory.
+  Stage InRuns(const Stage& stage) const {
+    if (stage.combine != Combine::kNone) return stage;
+    const int64_t lanes = context_->machine.Lanes(ElemBytes(stage));
+    return SplitAxes(stage, &context_->analyzer, std::max<int64_t>(2, lanes));
   }
 
   Stmt EmitPiece(const Stage& flat) {

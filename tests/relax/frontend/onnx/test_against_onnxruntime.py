@@ -84,6 +84,14 @@ CASES = {
         "g (float[2, 8, 12] x) => (float[a, b, c, d] y) { i = Constant<value = int64[2] {5, 6}>() "
         "k = Constant<value = int64[2] {2, 2}>() y = Col2Im<strides=[2,1], dilations=[1,2], "
         "pads=[0,0,1,0]>(x, i, k) }", [{"x": (2, 8, 12)}], 18),
+    "blocks side by side to image": (
+        "g (float[2, 18, 68] x) => (float[a, b, c, d] y) { i = Constant<value = int64[2] {8, 51}>() "
+        "k = Constant<value = int64[2] {2, 3}>() y = Col2Im<strides=[2,3]>(x, i, k) }",
+        [{"x": (2, 18, 68)}], 18),
+    "blocks side by side, and a rest": (
+        "g (float[2, 8, 12] x) => (float[a, b, c, d] y) { i = Constant<value = int64[2] {7, 9}>() "
+        "k = Constant<value = int64[2] {2, 2}>() y = Col2Im<strides=[2,2]>(x, i, k) }",
+        [{"x": (2, 8, 12)}], 18),
     "average pool": (
         IMAGE + "{ y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x) }", IMAGES, 17),
     "average pool counted": (

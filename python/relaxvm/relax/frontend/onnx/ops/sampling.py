@@ -102,6 +102,14 @@ def col2im(
     channels = s.floordiv(rows, g.product(block_shape))
     counts = window_counts(s, image_shape, block_shape, strides, dilations, pads)
     x = g.emit(op.reshape(x, [batch, channels, *block_shape, *counts]))
+    whole = (
+        s.same(d, s.mul(c, b)) for d, c, b in zip(image_shape, counts, block_shape, strict=True)
+    )
+    if strides == list(block_shape) and not any(pads) and set(dilations) == {1} and all(whole):
+        # Each element is one of one block.
+        order = [axis for i in range(n) for axis in (2 + n + i, 2 + i)]
+        apart = g.emit(op.permute_dims(x, [0, 1, *order]))
+        return op.reshape(apart, [batch, channels, *image_shape])
 
     def gathered(x: Any) -> Any:
         taps = [te.reduce_axis((0, size), "tap") for size in block_shape]
