@@ -95,3 +95,16 @@ def test_one_loop_for_small_and_large_results() -> None:
     text = mod.script()
     assert text.count("T.parallel") == 1 and text.count('"stream_if"') == 1
     assert text.count('"stores"') == 2 and text.count("T.Shuffle") == 2 * 64
+
+
+@pytest.mark.parametrize("times", [3, 5])
+@pytest.mark.parametrize("target", TARGETS)
+def test_repeated_elements(target: str, times: int) -> None:
+    """Several registers at once, whose stores are as aligned as one register's."""
+
+    def body(x):
+        return op.repeat(x, times, axis=1)
+
+    executable = compiled(relax.Var("x", relax.TensorType([2000, 736], "float32")), body, target)
+    x = RNG.standard_normal((2000, 736), dtype="float32")
+    np.testing.assert_array_equal(run(executable, x), x.repeat(times, axis=1))

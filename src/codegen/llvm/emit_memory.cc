@@ -319,7 +319,7 @@ void ProgramEmitter::EmitStore(const BufferSlot& slot, const Address& address, V
     } else {
       const bool streamed = streaming_ && slot.role == BufferSlot::Role::kOutput && !backwards;
       const auto bytes = module_->getDataLayout().getTypeStoreSize(stored->getType());
-      if (streamed) align = llvm::Align(bytes);
+      if (streamed) align = llvm::Align(bytes & -bytes);  // three registers: that of each
       llvm::StoreInst* store = WithAlias(slot, b_.CreateAlignedStore(stored, pointer, align));
       if (streamed) {
         auto* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
