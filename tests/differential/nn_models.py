@@ -149,6 +149,9 @@ def attributes(attrs) -> str:
     else:
         names = [n for n in dir(attrs) if n[0] != "_" and n not in ("id_", "handle", "span")]
         found = {n: getattr(attrs, n) for n in names if not callable(getattr(attrs, n))}
+    for ours in ("antialias", "scales"):  # of image.resize2d: TVM has neither
+        if not found.get(ours):
+            found.pop(ours, None)
     texts = {k: attribute(v) for k, v in sorted(found.items())}
     return " ".join(f"{k}={v}" for k, v in texts.items() if v not in ("None", ""))
 

@@ -58,7 +58,11 @@ class Interleaver {
     ffi::Array<Stmt> seq = {tir::Bind(number, analyzer_->Simplify(count)),
                             For(tile, 0, ir::FloorDiv(number, lanes_), ForKind::kSerial,
                                 Tile(first + tile * Expr(lanes_)))};
-    if (!divides) seq.push_back(Rest(first, number));
+    // A result may lie where an operand does: nothing is made twice.
+    if (!divides) {
+      const Expr whole = ir::FloorDiv(number, lanes_) * Expr(lanes_);
+      seq.push_back(tir::IfThenElse(ir::Less(whole, number), Tile(first + whole, number - whole)));
+    }
     RowForm form;
     form.body = SeqStmt::Flatten(seq);
     for (const Axis& axis : stage_.spatial) {
@@ -70,23 +74,6 @@ class Interleaver {
   }
 
  private:
-  // What is left of `number` elements of each run: a tile that ends with the last one, and makes
-  // some again that are there already; element by element where there is no room for it.
-  Stmt Rest(const Expr& first, const Expr& number) const {
-    const auto known = ir::AsInt(along_.extent);
-    const Stmt last = Tile(first + number - Expr(lanes_));
-    if (known.has_value() && *known <= kBlockElems) return last;
-    Var rest("rest", Int(64));
-    ffi::Map<Var, Expr> map;
-    map.Set(along_.var, first + rest);
-    const Stmt one = Loop(few_.var, few_.extent, ForKind::kSerial,
-                          BufferStore(*stage_.out, stage_.value, stage_.indices));
-    return tir::IfThenElse(
-        ir::GreaterEqual(number, lanes_),
-        tir::IfThenElse(ir::Greater(ir::FloorMod(number, lanes_), 0), last, Stmt()),
-        For(rest, 0, number, ForKind::kSerial, tir::Substitute(one, map)));
-  }
-
   // What an offset takes from the two axes; -1: something that is no constant.
   struct Steps {
     int64_t few, along;
@@ -175,12 +162,20 @@ class Interleaver {
                         : At(what, Expr(number), base + lane);
   }
 
-  // All runs' elements at [base, base + lanes).
-  Stmt Tile(const Expr& base) const {
+  // Lanes of a register of runs, or of what lies side by side, that the first `count` elements of
+  // each run have.
+  Expr IsThere(bool side_by_side, int64_t number, const Expr& lane, const Expr& count) const {
+    return side_by_side ? ir::Less(Expr(number * lanes_) + lane, count * Expr(runs_))
+                        : ir::Less(lane, count);
+  }
+
+  // All runs' elements at [base, base + lanes), or `count` of them (null: all).
+  Stmt Tile(const Expr& base, const Expr& count = Expr()) const {
     ffi::Array<Stmt> seq;
     std::vector<Buffer> tiles;
-    for (const BufferLoad& load : turned_) tiles.push_back(Turned(load, base, &seq));
-    const auto chosen = of_run_.empty() ? std::nullopt : std::optional(Turned(Expr(), base, &seq));
+    for (const BufferLoad& load : turned_) tiles.push_back(Turned(load, base, count, &seq));
+    const auto chosen =
+        of_run_.empty() ? std::nullopt : std::optional(Turned(Expr(), base, count, &seq));
     for (int64_t number = 0; number < runs_; ++number) {
       Var lane("lane", Int(64));
       LoadReplacer replacer;
@@ -188,12 +183,14 @@ class Interleaver {
         replacer.values.emplace_back(turned_[i].get(),
                                      tiles[i].Load({Expr(number * lanes_) + lane}));
       }
-      const Expr value = chosen.has_value()
-                             ? chosen->Load({Expr(number * lanes_) + lane})
-                             : Register(replacer.Mutate(stage_.value), joins_, number, base, lane);
+      Expr value = chosen.has_value()
+                       ? chosen->Load({Expr(number * lanes_) + lane})
+                       : Register(replacer.Mutate(stage_.value), joins_, number, base, lane);
       const Expr at = Register(stage_.indices[0], joins_, number, base, lane);
+      const Expr there = count.defined() ? IsThere(joins_, number, lane, count) : Expr();
+      if (count.defined()) value = PredicateLoads(value, lane, there);
       seq.push_back(
-          For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(*stage_.out, value, {at})));
+          For(lane, 0, lanes_, ForKind::kVectorized, BufferStore(*stage_.out, value, {at}, there)));
     }
     return SeqStmt::Flatten(seq);
   }
@@ -207,7 +204,8 @@ class Interleaver {
 
   // The registers that a load (null: the formula of each run) gives at `base`, in the order of the
   // results.
-  Buffer Turned(const Expr& load, const Expr& base, ffi::Array<Stmt>* seq) const {
+  Buffer Turned(const Expr& load, const Expr& base, const Expr& count,
+                ffi::Array<Stmt>* seq) const {
     const DLDataType dtype = load.defined() ? load.dtype() : stage_.value.dtype();
     Buffer tile("turned", {Expr(runs_ * lanes_)}, dtype, "local");
     seq->push_back(tir::AllocBuffer(tile));
@@ -220,9 +218,11 @@ class Interleaver {
     for (int64_t number = 0; number < runs_; ++number) {
       Var lane("lane", Int(64));
       const Expr& source = load.defined() ? load : of_run_[static_cast<size_t>(number)];
+      Expr value = Register(source, !joins_, number, base, lane);
+      if (count.defined())
+        value = PredicateLoads(value, lane, IsThere(!joins_, number, lane, count));
       seq->push_back(For(lane, 0, lanes_, ForKind::kVectorized,
-                         BufferStore(tile, Register(source, !joins_, number, base, lane),
-                                     {Expr(number * lanes_) + lane})));
+                         BufferStore(tile, value, {Expr(number * lanes_) + lane})));
     }
     std::vector<Expr> from;
     for (int64_t number = 0; number < runs_; ++number)

@@ -146,6 +146,7 @@ def _resize(g, x, roi, scales, sizes, axes, policy, how):
             plan.append(Axis(axis, have[axis], out[axis], scale, window))
     if not plan:
         return x
+    plan.sort(key=lambda step: step.axis)
     if np.issubdtype(np.dtype(g.dtype(x)), np.integer) and how.mode != "nearest":
         return _resized_integers(g, x, out, plan, how)
     return _resized(g, x, out, plan, how)
