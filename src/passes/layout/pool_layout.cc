@@ -31,7 +31,6 @@ bool IsFasterWithChannelsLast(const ir::Call& call) {
   const int64_t area = window[0] * window[1];
   if (width <= kShortRow || steps[1] > 4) return true;
   const bool overlaps = steps[1] < window[1];
-  if (std::getenv("NOPOOL")) return false;
   return overlaps && (window[1] > 8 || (area >= 9 && width <= 20));
 }
 
