@@ -118,18 +118,25 @@ bool IsFasterByAxes(const std::vector<WindowAxis>& axes, const Dims& from, const
   return by_axes + 4 < whole;
 }
 
+// `x` with what counts around it along these axes.
+Tensor Padded(const Tensor& x, const std::vector<WindowAxis>& axes, const Combination& how) {
+  const auto rank = static_cast<size_t>(x.ndim());
+  PadAmounts pads{std::vector<Expr>(rank, Expr(0)), std::vector<Expr>(rank, Expr(0))};
+  for (const WindowAxis& axis : axes) {
+    pads.before[axis.at] = Expr(axis.before);
+    pads.after[axis.at] = Expr(axis.after);
+  }
+  return PadStage(x, pads, x->dtype == how.dtype ? how.outside : Number(x->dtype, 0));
+}
+
 // The last axis first: the later ones then have fewer elements.
 Tensor ReduceByAxes(Tensor x, const std::vector<WindowAxis>& axes, const Dims& out,
                     const Combination& how) {
   for (size_t s = axes.size(); s-- > 0;) {
     const WindowAxis& axis = axes[s];
-    PadAmounts pads{std::vector<Expr>(out.size(), Expr(0)), std::vector<Expr>(out.size(), Expr(0))};
-    pads.before[axis.at] = Expr(axis.before);
-    pads.after[axis.at] = Expr(axis.after);
     std::vector<Expr> shape(x->shape.begin(), x->shape.end());
     shape[axis.at] = out[axis.at];
-    const Tensor padded =
-        PadStage(x, pads, x->dtype == how.dtype ? how.outside : Number(x->dtype, 0));
+    const Tensor padded = Padded(x, {axis}, how);
     auto formula = [&](const Indices& i, const Indices& r) {
       std::vector<Expr> at(i.begin(), i.end());
       at[axis.at] = i[axis.at] * Expr(axis.stride) + r[0] * Expr(axis.dilation);
@@ -143,22 +150,14 @@ Tensor ReduceByAxes(Tensor x, const std::vector<WindowAxis>& axes, const Dims& o
 // All axes of a window at once, or one after the other.
 template <size_t kNumSpatial>
 Tensor ReduceWindows(const ComputeArgs& in, const Pool& a, const Layout& data, const Layout& out,
-                     const Combination& how) {
-  const std::string spatial = SpatialLetters(kNumSpatial);
-  const std::vector<WindowAxis> axes = WindowAxes(a, data, spatial);
+                     const std::vector<WindowAxis>& axes, const Combination& how) {
   const bool is_one_layout = a.layout == a.out_layout.value_or(a.layout);
   if (is_one_layout && IsFasterByAxes(axes, in[0]->shape, in.OutShape())) {
     return ReduceByAxes(in[0], axes, in.OutShape(), how);
   }
-  PadAmounts pads{std::vector<Expr>(data.size(), Expr(0)), std::vector<Expr>(data.size(), Expr(0))};
   Dims window;
-  for (const WindowAxis& axis : axes) {
-    window.push_back(Expr(axis.size));
-    pads.before[axis.at] = Expr(axis.before);
-    pads.after[axis.at] = Expr(axis.after);
-  }
-  const DLDataType given = in[0]->dtype;
-  const Tensor x = PadStage(in[0], pads, given == how.dtype ? how.outside : Number(given, 0));
+  for (const WindowAxis& axis : axes) window.push_back(Expr(axis.size));
+  const Tensor x = Padded(in[0], axes, how);
   auto formula = [&](const Indices& i, const Indices& r) {
     return ir::Cast(how.dtype, x(TapIndex<kNumSpatial>(a, data, out, i, r)));
   };
@@ -170,15 +169,15 @@ Tensors ComputePool(const ComputeArgs& in, const Pool& a, bool average) {
   std::string spatial = SpatialLetters(kNumSpatial);
   Layout data(a.layout), out(a.out_layout.value_or(a.layout));
   DLDataType dtype = in.OutDtype();
+  const std::vector<WindowAxis> axes = WindowAxes(a, data, spatial);
   if (!average) {
     return {ReduceWindows<kNumSpatial>(
-        in, a, data, out, {dtype, ir::MinValue(dtype), tir::MaxReducer(dtype), "max_pool"})};
+        in, a, data, out, axes, {dtype, ir::MinValue(dtype), tir::MaxReducer(dtype), "max_pool"})};
   }
   const DLDataType wide = WideDtype(dtype);
   const Tensor sum = ReduceWindows<kNumSpatial>(
-      in, a, data, out, {wide, Number(wide, 0), tir::SumReducer(wide), "pool_sum"});
+      in, a, data, out, axes, {wide, Number(wide, 0), tir::SumReducer(wide), "pool_sum"});
   auto pads = [&](const WindowAxis& axis) { return axis.before != 0 || axis.after != 0; };
-  const std::vector<WindowAxis> axes = WindowAxes(a, data, spatial);
   const bool whole = a.count_include_pad || std::none_of(axes.begin(), axes.end(), pads);
   auto divided = [&](const Indices& i) -> Expr {
     Expr count(1);

@@ -107,7 +107,7 @@ class Interleaver {
       if (SizeInBytes(load.dtype()) * 8 != load.dtype().bits) return false;
       turned_.push_back(load);
     }
-    return moves && OnlyIndicesUseAxes(loads);
+    return moves && !UsesAny(LoadEraser().Mutate(stage_.value), {few_, along_});
   }
 
   // A formula that chooses by the run, as that of two tensors whose channels are shuffled, is
@@ -137,13 +137,6 @@ class Interleaver {
       of_run_.push_back(value);
     }
     return true;
-  }
-
-  bool OnlyIndicesUseAxes(const std::vector<BufferLoad>& loads) const {
-    LoadReplacer replacer;
-    for (const BufferLoad& load : loads)
-      replacer.values.emplace_back(load.get(), ir::Const(load.dtype(), 0));
-    return !UsesAny(replacer.Mutate(stage_.value), {few_, along_});
   }
 
   // The expression at element `few` of the places from `along` on.
