@@ -184,4 +184,9 @@ ModularSet Analyzer::Modular(const Expr& e) {
   return impl_->canonical.Modular(impl_->canonical.Of(e));
 }
 
+std::optional<int64_t> Analyzer::Remainder(const Expr& e, int64_t n) {
+  const ModularSet known = Modular(e);
+  return known.coeff % n == 0 ? std::optional(FloorModInt(known.base, n)) : std::nullopt;
+}
+
 }  // namespace relaxvm::arith

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "arith/interval.h"
 #include "ir/prim.h"
@@ -66,6 +67,8 @@ class Analyzer {
   bool ProveLessEqual(const Expr& a, const Expr& b);
   Interval Bounds(const Expr& e);
   ModularSet Modular(const Expr& e);
+  // The remainder, not negative, of `e` divided by `n` > 0; absent where it is not always the same.
+  std::optional<int64_t> Remainder(const Expr& e, int64_t n);
 
  private:
   class Impl;

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "arith/remainder.h"
+#include "arith/analyzer.h"
 #include "tir/functor.h"
 
 namespace relaxvm::codegen {
@@ -260,11 +260,11 @@ class LoopVectorizer : public tir::StmtMutator {
         !ramp->stride.as<ir::IntImmObj>())
       return Expr();
     if (*n % lanes_ == 0 && ir::IsIntValue(ramp->stride, 1) &&
-        arith::RemainderOf(ramp->base, lanes_) == 0) {  // one quotient
+        arith::Analyzer().Remainder(ramp->base, lanes_) == 0) {  // one quotient
       const Expr first = ir::Make(op, ramp->base, divisor);
       return is_quotient ? first : Expr(RampExpr(first, ramp->stride, lanes_));
     }
-    const auto rest = arith::RemainderOf(ramp->base, *n);
+    const auto rest = arith::Analyzer().Remainder(ramp->base, *n);
     if (!rest.has_value()) return Expr();
     const Expr from_period = RampExpr(ir::Const(divisor.dtype(), *rest), ramp->stride, lanes_);
     const Expr steps = ir::Binary(op, from_period, Widen(divisor));
