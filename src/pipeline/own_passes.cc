@@ -88,20 +88,15 @@ class WeightPacker : public ir::Mutator {
     ir::Expr now = ir::Mutator::MutateCall(call);
     std::optional<analysis::TirCall> tir_call = analysis::AsCallTir(now);
     if (!tir_call) return now;
-    for (size_t i = 0; i < tir_call->args.size(); ++i) {
-      const auto* weight = tir_call->args[static_cast<int64_t>(i)].as<ir::ConstantObj>();
-      if (weight == nullptr || weight->data.numel() == 0) continue;
-      Packed* packed = PackedFor(tir_call->func, i);
-      if (packed == nullptr) continue;
-      const std::optional<ffi::Tensor> panels = Panels(*packed, weight->data);
-      if (!panels) return now;
-      ffi::Array<ir::Expr> tensors = tir_call->args;
-      tensors.Set(static_cast<int64_t>(i), ir::Constant(*panels, now->span));
-      ffi::Array<ir::Expr> args = tir_call->call->args;
-      args.Set(0, NameOf(packed, *panels));
-      args.Set(1, ir::Tuple(tensors));
-      return ir::Call(tir_call->call->op, args, tir_call->call->attrs, tir_call->call->ty_args,
-                      call->span, tir_call->call->ty);
+    // One for each call: panels come first.
+    for (const bool is_plain : {false, true}) {
+      for (size_t i = 0; i < tir_call->args.size(); ++i) {
+        const auto* weight = tir_call->args[static_cast<int64_t>(i)].as<ir::ConstantObj>();
+        if (weight == nullptr || weight->data.numel() == 0) continue;
+        Packed* packed = PackedFor(tir_call->func, i);
+        if (packed != nullptr && packed->operand.is_plain == is_plain)
+          return WithPanels(now, *tir_call, i, packed);
+      }
     }
     return now;
   }
@@ -112,6 +107,21 @@ class WeightPacker : public ir::Mutator {
     schedule::cpu::PackedOperand operand;
     std::optional<ir::GlobalVar> name, without_notes;
   };
+
+  ir::Expr WithPanels(const ir::Expr& now, const analysis::TirCall& call, size_t i,
+                      Packed* packed) {
+    const auto at = static_cast<int64_t>(i);
+    const std::optional<ffi::Tensor> panels =
+        Panels(*packed, call.args[at].as<ir::ConstantObj>()->data);
+    if (!panels) return now;
+    ffi::Array<ir::Expr> tensors = call.args;
+    tensors.Set(at, ir::Constant(*panels, now->span));
+    ffi::Array<ir::Expr> args = call.call->args;
+    args.Set(0, NameOf(packed, *panels));
+    args.Set(1, ir::Tuple(tensors));
+    return ir::Call(call.call->op, args, call.call->attrs, call.call->ty_args, now->span,
+                    call.call->ty);
+  }
 
   Packed* PackedFor(const ir::GlobalVar& func, size_t arg) {
     auto [it, fresh] = packed_.try_emplace({func.get(), arg});

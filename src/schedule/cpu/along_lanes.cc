@@ -72,7 +72,8 @@ int64_t OddPeriod(const Expr& offset, const Axis& axis) {
   const auto period = ir::AsInt(binary->b);
   if (binary->op != ir::BinaryOp::kFloorDiv || period.value_or(0) < 2) return 0;
   const auto linear = LinearOffset::Of(binary->a, {axis});
-  if (!linear.has_value() || !arith::Analyzer().Remainder(linear->rest(), *period).has_value()) return 0;
+  if (!linear.has_value() || !arith::Analyzer().Remainder(linear->rest(), *period).has_value())
+    return 0;
   const int64_t step = ir::AsInt(linear->Coeff(axis.var)).value_or(0);
   int64_t odd = *period;
   while (odd % 2 == 0) odd /= 2;

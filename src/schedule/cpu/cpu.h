@@ -33,12 +33,13 @@ inline constexpr const char* kPrefetchNear = "prefetch_near";
 PrimFunc Schedule(const PrimFunc& func, const Machine& traits);
 
 // A program that reads one of its parameters, the weight of a contraction, in panels
-// (target/packed.h).
+// (target/packed.h), or as it was with wider elements.
 struct PackedOperand {
   PrimFunc program;        // as before, but for that parameter
   PrimFunc pack;           // (weight) -> (panels)
   ffi::Array<Expr> shape;  // of the panels
   DLDataType dtype;
+  bool is_plain = false;  // no panels
 };
 // Absent when the parameter is no such weight, or is read well as it is.
 std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,

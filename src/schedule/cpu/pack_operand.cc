@@ -31,6 +31,7 @@ struct Use {
   // notes, one for each `block` groups (0: none).
   bool takes_notes = false;
   int64_t groups = 0, block = 0;
+  int64_t rows = 0;  // that the weight is multiplied with; 0: not known
 
   // Where panels have the dimension that runs along the sum.
   int64_t DepthInPanels() const {
@@ -81,6 +82,11 @@ std::optional<Use> UseOf(const Stage& stage, const BufferLoadObj* load, const Ex
   if (!dim.has_value()) return std::nullopt;
   Use use{*dim, columns.value(), stage.value.dtype()};
   use.columns_a_group = columns_a_group;
+  use.rows = 1;
+  for (const Axis& row : stage.spatial) {
+    if (UsesVar(BufferLoad(load->buffer, load->indices), row.var)) continue;
+    use.rows *= ir::AsInt(row.extent).value_or(0);
+  }
   return use;
 }
 
@@ -223,11 +229,84 @@ class PanelReader : public tir::StmtMutator {
   int64_t width_;
 };
 
-// Makes panels of the weight.
+// Reads elements as wide as formulas widened them to.
+class WideReader : public tir::StmtMutator {
+ public:
+  WideReader(const Buffer& from, const Buffer& to) : from_(from), to_(to) {}
+
+  Expr MutateCast(const ir::CastExpr& e) override {
+    const auto* load = e->value.as<BufferLoadObj>();
+    if (load == nullptr || !load->buffer.same_as(from_)) return StmtMutator::MutateCast(e);
+    return BufferLoad(to_, MutateAll(load->indices), load->predicate, load->span);
+  }
+  Stmt MutateSBlock(const tir::SBlock& block) override {
+    auto copy = ffi::make_object<tir::SBlockObj>(*block.get());
+    copy->reads = block->reads.Map([&](const tir::BufferRegion& region) {
+      return region->buffer.same_as(from_) ? tir::BufferRegion(to_, region->mins, region->extents)
+                                           : region;
+    });
+    return StmtMutator::MutateSBlock(ir::NodeRef<tir::SBlock>(std::move(copy)));
+  }
+
+ private:
+  const Buffer& from_;
+  const Buffer& to_;
+};
+
+// Are all elements that the program reads of `buffer` widened to float32?
+bool IsWidened(const PrimFunc& func, const Buffer& buffer) {
+  int loads = 0, widened = 0;
+  auto is_load = [&](const ffi::ObjectRef& node) {
+    const auto* load = node.as<BufferLoadObj>();
+    return load != nullptr && load->buffer.same_as(buffer);
+  };
+  tir::PostOrderVisit(func->body, [&](const ffi::ObjectRef& node) {
+    loads += is_load(node);
+    const auto cast = node.as<ir::CastExpr>();
+    widened += cast.has_value() && is_load((*cast)->value) && cast->dtype() == Float(32);
+  });
+  return loads > 0 && loads == widened;
+}
+
+// Of a weight of halves: small ones are, and those whose program widens them for few rows, where
+// that takes a fifth of the time.  Others would take memory.
+bool WorthWidening(const PrimFunc& func, const Buffer& plain, const std::optional<Use>& use) {
+  constexpr int64_t kSmall = 64 << 10, kLarge = 8 << 20;  // bytes
+  constexpr int64_t kFewestRows = 9, kMostRows = 128;     // fewer wait for memory
+  const DLDataType type = plain.elem_dtype();
+  if (!IsFloat(type) || type.bits != 16 || (use.has_value() && use->group > 1) ||
+      !IsWidened(func, plain))
+    return false;
+  int64_t bytes = SizeInBytes(type);
+  for (const Expr& dim : plain.shape()) bytes *= ir::AsInt(dim).value();
+  const bool few = use.has_value() && use->rows >= kFewestRows && use->rows < kMostRows;
+  return bytes <= kSmall || (few && bytes <= kLarge);
+}
+
+// As it lies, in float32.
+PackedOperand Widened(const PrimFunc& func, size_t param) {
+  const Buffer plain(func->params[static_cast<int64_t>(param)]);
+  const Buffer wide(plain->name, plain.shape(), Float(32));
+  auto copy = ffi::make_object<tir::PrimFuncObj>(*func.get());
+  copy->params.Set(static_cast<int64_t>(param), wide);
+  copy->body = WideReader(plain, wide).Mutate(func->body);
+  const tir::Tensor x("plain", plain.shape(), plain.elem_dtype());
+  auto formula = [&](const tir::Indices& i) { return ir::Cast(Float(32), x(i)); };
+  return {ir::NodeRef<PrimFunc>(std::move(copy)),
+          tir::CreatePrimFunc({x}, {tir::Compute(plain.shape(), formula, "wide")}), plain.shape(),
+          Float(32), true};
+}
+
+// Makes panels of the weight, with elements of `dtype`.
 class Panels {
  public:
-  Panels(const Buffer& plain, const ffi::Array<Expr>& shape, const Use& use, int64_t width)
-      : x_("plain", plain.shape(), plain.elem_dtype()), shape_(shape), use_(use), width_(width) {
+  Panels(const Buffer& plain, const ffi::Array<Expr>& shape, DLDataType dtype, const Use& use,
+         int64_t width)
+      : x_("plain", plain.shape(), plain.elem_dtype()),
+        shape_(shape),
+        dtype_(dtype),
+        use_(use),
+        width_(width) {
     lead_ = use.columns_a_group > 0 ? 2 : 1;
     depth_at_ = PlaceOf(use.depth_dim);
   }
@@ -270,7 +349,7 @@ class Panels {
       const auto k = static_cast<int64_t>(use_.depth_dim);
       at.Set(k, at[k] * Expr(use_.group) + i[i.size() - 1]);
     }
-    return ir::IfThenElse(inside, x_(at), ir::Const(x_.dtype(), 0));
+    return ir::IfThenElse(inside, ir::Cast(dtype_, x_(at)), ir::Const(dtype_, 0));
   }
 
   // For each block of each panel: 0 where all pairs keep to 16 bits, 1 elsewhere.
@@ -299,6 +378,7 @@ class Panels {
 
   tir::Tensor x_;
   const ffi::Array<Expr>& shape_;
+  DLDataType dtype_;
   const Use& use_;
   int64_t width_;
   size_t lead_;
@@ -333,12 +413,12 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   std::optional<Program> program = ParseProgram(func);
   if (!program.has_value()) return std::nullopt;
   std::optional<Use> use = FindUse(*program, plain, machine);
-  if (!use.has_value()) return std::nullopt;
-  const int64_t width = ChooseWidth(&*use, machine);
-  if (width == 0) return std::nullopt;
+  const int64_t width = use.has_value() ? ChooseWidth(&*use, machine) : 0;
   // One panel whose columns are neighbours already is what tiles read well.
-  const bool is_panel = use->dim + 1 == plain.shape().size() && use->columns <= width;
-  if (use->group == 1 && is_panel) return std::nullopt;
+  const bool is_panel = width > 0 && use->dim + 1 == plain.shape().size() && use->columns <= width;
+  const bool is_wide = WorthWidening(func, plain, use);
+  if (width == 0 || (use->group == 1 && is_panel))
+    return is_wide ? std::optional(Widened(func, param)) : std::nullopt;
 
   const Expr& depth = plain.shape()[static_cast<int64_t>(use->depth_dim)];
   const int64_t groups = ir::AsInt(depth).value() / use->group;
@@ -361,12 +441,16 @@ std::optional<PackedOperand> PackOperand(const PrimFunc& func, size_t param,
   }
   shape.push_back(Expr(width));
   if (use->group > 1) shape.push_back(Expr(use->group));
-  const Buffer packed(plain->name, shape, plain.elem_dtype());
+  const DLDataType dtype = is_wide ? Float(32) : plain.elem_dtype();
+  const Buffer packed(plain->name, shape, dtype);
+  const Buffer wide(plain->name, plain.shape(), dtype);
   auto copy = ffi::make_object<tir::PrimFuncObj>(*func.get());
   copy->params.Set(static_cast<int64_t>(param), packed);
-  copy->body = PanelReader(plain, packed, *use, width).Mutate(func->body);
+  copy->body = is_wide ? PanelReader(wide, packed, *use, width)
+                             .Mutate(WideReader(plain, wide).Mutate(func->body))
+                       : PanelReader(plain, packed, *use, width).Mutate(func->body);
   return PackedOperand{ir::NodeRef<PrimFunc>(std::move(copy)),
-                       Panels(plain, shape, *use, width).Program(), shape, plain.elem_dtype()};
+                       Panels(plain, shape, dtype, *use, width).Program(), shape, dtype};
 }
 
 }  // namespace relaxvm::schedule::cpu

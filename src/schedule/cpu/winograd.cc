@@ -411,8 +411,13 @@ class WinogradEmitter {
       Var tile("tile", Int(64));
       const Expr start = Expr(from) + tile * Expr(height);
       TilePart part{Expr(0), start, height, columns, Expr(), std::nullopt, std::nullopt};
-      part.next = PartOfNext{NextPoint(panel, point), Expr(first) + tile, Expr(tiles),
-                             taps_ * depth, width_ * c.group * SizeInBytes(form_.Transformed())};
+      part.next = PartOfNext{NextPoint(panel, point),
+                             Expr(first) + tile,
+                             Expr(tiles),
+                             taps_ * depth,
+                             width_ * c.group * SizeInBytes(form_.Transformed()),
+                             Buffer(weight_),
+                             Expr()};
       seq.push_back(Loop(
           tile, number, ForKind::kSerial,
           tir::IfThenElse(ir::Less(start, end), EmitTile(c, width_, part, machine_, analyzer_))));

@@ -193,12 +193,14 @@ Stmt ContractionEmitter::OfBlocks(const Var& group, const Expr& chunk) {
     of_panel.push_back(tir::Bind(next, walked_.var + Expr(1) - is_last * again));
     of_panel.push_back(tir::Bind(next_block, block + is_last));
   }
+  const Contraction each =
+      HasNarrowPanels() ? WithWidePanel(c, panel, StepsOfBlock(), &of_panel) : c;
   of_panel.push_back(OfPanel(panel, [&](const std::vector<Columns>& columns, const Expr& limit) {
     return ByTiles(columns, limit, [&](const std::vector<Columns>& some, const Expr& end) {
       TilePart tile = part;
       tile.columns = some;
       tile.limit = end;
-      return Pass(c, tile, first, tiles, heights);
+      return Pass(each, tile, first, tiles, heights);
     });
   }));
   of_block.push_back(over_panels(SeqStmt::Flatten(of_panel)));
@@ -218,7 +220,8 @@ std::optional<ContractionEmitter::DepthBlocks> ContractionEmitter::ChooseDepthBl
   if (depth.value_or(0) == 0 || c_.stage.reduce.empty() || ir::AsInt(num_tiles_).value_or(2) < 2 ||
       c_.side_by_side.has_value() || c_.guard.defined())
     return std::nullopt;
-  const int64_t size = SizeInBytes(Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype());
+  const DLDataType type = HasNarrowPanels() ? c_.acc : Buffer(c_.LoadOf(c_.b)->buffer).elem_dtype();
+  const int64_t size = SizeInBytes(type);
   const int64_t each_step = c_.GroupInB() * size * width_;
   int64_t bytes = depth.value() * each_step;
   if (bytes <= machine_.l2_bytes / 2 && !FewRowsStay(depth.value())) return std::nullopt;

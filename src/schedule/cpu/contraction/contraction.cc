@@ -319,9 +319,20 @@ Stmt ContractionEmitter::OfChunk(const Var& panel, const Expr& chunk) {
 }
 
 Stmt ContractionEmitter::OfTiles(const Var& panel, const Expr& first, const Expr& tiles) {
-  return OfPanel(panel, [&](const std::vector<Columns>& columns, const Expr& limit) {
-    return Tiles(panel, first, tiles, columns, limit);
-  });
+  auto all = [&](const Contraction& c) {
+    return OfPanel(panel, [&](const std::vector<Columns>& columns, const Expr& limit) {
+      return Tiles(c, panel, first, tiles, columns, limit);
+    });
+  };
+  // Of known tasks the last one may have fewer tiles.
+  const Expr widens = WidensPanelFor(ir::AsInt(per_task_).has_value() ? per_task_ : tiles);
+  if (ir::IsIntValue(widens, 0)) return all(c_);
+  ffi::Array<Stmt> seq;
+  const Contraction wide =
+      WithWidePanel(c_, panel, analyzer_->Simplify(NumPoints(c_.stage.reduce)), &seq);
+  seq.push_back(all(wide));
+  const Stmt widened = SeqStmt::Flatten(seq);
+  return ir::IsIntValue(widens, 1) ? widened : tir::IfThenElse(widens, widened, all(c_));
 }
 
 Stmt ContractionEmitter::OfPanels(const OfColumns& body) const {
@@ -400,8 +411,9 @@ Stmt ContractionEmitter::ByTiles(const std::vector<Columns>& columns, const Expr
   return SeqStmt::Flatten(seq);
 }
 
-Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& tiles,
-                               const std::vector<Columns>& columns, const Expr& limit) {
+Stmt ContractionEmitter::Tiles(const Contraction& c, const Var& panel, const Expr& first,
+                               const Expr& tiles, const std::vector<Columns>& columns,
+                               const Expr& limit) {
   TilePart part{panel, Expr(), 0, columns, limit, std::nullopt, std::nullopt};
   ffi::Array<Stmt> all;
   if (matrix_step_ > 0) {
@@ -423,7 +435,7 @@ Stmt ContractionEmitter::Tiles(const Var& panel, const Expr& first, const Expr& 
     part.limit = end;
     ffi::Array<Stmt> seq;
     const Heights heights = heights_.has_value() ? *heights_ : ChooseHeights(&seq);
-    seq.push_back(Pass(c_, part, first, tiles, heights));
+    seq.push_back(Pass(c, part, first, tiles, heights));
     return SeqStmt::Flatten(seq);
   }));
   return SeqStmt::Flatten(all);
@@ -480,7 +492,7 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
   }
   Var height("height", Int(64)), start("start", Int(64));
   // Even heights differ by one at most: two rows and more make no tile of one.
-  const int64_t lowest = rows_ > 2 ? c_.fewest_rows : 1;
+  const int64_t lowest = rows_ > 2 ? c.fewest_rows : 1;
   Stmt forms = code(lowest, start);
   for (int64_t rows = lowest + 1; rows <= rows_; ++rows)
     forms = tir::IfThenElse(ir::Equal(height, rows), code(rows, start), forms);

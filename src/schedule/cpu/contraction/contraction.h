@@ -168,6 +168,7 @@ struct PartialSums {
 struct PartOfNext {
   Expr first, tile, tiles;
   int64_t steps = 0, bytes_of_step = 0;
+  Buffer b;
   Expr share;
 
   int64_t LinesOf(int64_t some) const;  // of `some` steps

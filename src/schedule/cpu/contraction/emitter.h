@@ -146,6 +146,15 @@ class ContractionEmitter {
   // Is each panel of B a run of memory?
   bool PanelsAreRuns() const;
 
+  // Are its elements narrower than the sums, too?  Then tiles of enough rows find them widened.
+  bool HasNarrowPanels() const;
+  Expr WidensPanelFor(const Expr& tiles) const;
+  int64_t TilesWorthWidening() const;
+  // `c`, the contraction or a part of the sum with `steps` steps at most, with a copy of its panel
+  // in the type of the sums, which `seq` makes.
+  Contraction WithWidePanel(Contraction c, const Expr& panel, const Expr& steps,
+                            ffi::Array<Stmt>* seq) const;
+
   // The part for each of `tiles` tiles of `steps` steps of the sum, of which the first one is
   // `map`'s.
   std::optional<PartOfNext> PartOf(ffi::Map<Var, Expr> map, int64_t steps, const Expr& tiles) const;
@@ -188,8 +197,8 @@ class ContractionEmitter {
   // As many columns at a time as a tile has.
   Stmt ByTiles(const std::vector<Columns>& columns, const Expr& limit, const OfColumns& body) const;
 
-  // Tiles [first, first + tiles) of the rows.
-  Stmt Tiles(const Var& panel, const Expr& first, const Expr& tiles,
+  // Tiles [first, first + tiles) of the rows of `c`.
+  Stmt Tiles(const Contraction& c, const Var& panel, const Expr& first, const Expr& tiles,
              const std::vector<Columns>& columns, const Expr& limit);
 
   // Blocks of A as runs of memory: what lies a row apart falls into few sets of the caches where

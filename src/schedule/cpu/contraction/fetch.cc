@@ -69,8 +69,9 @@ std::optional<PartOfNext> ContractionEmitter::PartOf(ffi::Map<Var, Expr> map, in
     if (!map.count(axis.var)) map.Set(axis.var, Expr(0));
   }
   const auto* load = c_.LoadOf(c_.b);
-  const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(Buffer(load->buffer).elem_dtype());
-  return PartOfNext{tir::Substitute(load->indices[0], map), 0, tiles, steps, bytes};
+  const Buffer b(load->buffer);
+  const int64_t bytes = width_ * c_.GroupInB() * SizeInBytes(b.elem_dtype());
+  return PartOfNext{tir::Substitute(load->indices[0], map), 0, tiles, steps, bytes, b, Expr()};
 }
 
 bool ContractionEmitter::HasBlocksOfRows() const {

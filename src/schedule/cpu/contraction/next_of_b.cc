@@ -74,15 +74,14 @@ Stmt NextOfB::WhileFetching(const Var& iteration, const Expr& count, const Stmt&
   const int64_t depth =
       outer.empty() ? next_.steps : ir::AsInt(c_.stage.reduce.back().extent).value();
   const Expr done = LinearIndex(outer) * Expr(depth / steps_);
-  const Buffer b(c_.LoadOf(c_.b)->buffer);
-  const int64_t line = kLineBytes / SizeInBytes(b.elem_dtype());
+  const int64_t line = kLineBytes / SizeInBytes(next_.b.elem_dtype());
   auto at = [&](const Expr& rounds) {
     return next_.first + (first_ + rounds * Expr(lines_each_)) * Expr(line);
   };
   auto fetch = [&](const Var& round, const Expr& rounds, Expr place) {
     if (lines_each_ > 1) place = ir::RampExpr(place, line, lines_each_);
     const For loop(round, 0, rounds, ForKind::kSerial, tir::Evaluate(Expr(0)));
-    return Annotated(loop.get(), kPrefetch, b.Load({place}));
+    return Annotated(loop.get(), kPrefetch, next_.b.Load({place}));
   };
   const Expr some = analyzer_->Simplify(ir::Max(ir::Min(fetching_ - done, count), 0));
   ffi::Array<Stmt> all, each;

@@ -102,6 +102,13 @@ Stmt ContractionEmitter::EachTap(const RowRanges& ranges, const Var& panel,
   here.Set(task.line.var, line);
   tap.a = tir::Substitute(tap.a, here);
   if (guard.defined()) guard = tir::Substitute(guard, here);
+  ContractionEmitter of_tap = *this;
+  of_tap.c_ = tap;
+  ffi::Array<Stmt> once;
+  const Contraction each =
+      of_tap.HasNarrowPanels()
+          ? of_tap.WithWidePanel(tap, panel, tap.stage.reduce.back().extent, &once)
+          : tap;
   TilePart part{panel, start, 0, {}, Expr(), std::nullopt, std::nullopt};
   const Expr row = (line - task.first_line) * task.rows + (begin - task.first_row);
   part.partial = PartialSums{task.sums, 0, row * Expr(width_)};
@@ -116,7 +123,7 @@ Stmt ContractionEmitter::EachTap(const RowRanges& ranges, const Var& panel,
         part.rows = rows;
         part.is_usual = 4 * rows >= 3 * rows_;
         part.is_tallest = rows == rows_;
-        const Stmt form = EmitTile(tap, width_, part, machine_, analyzer_);
+        const Stmt form = EmitTile(each, width_, part, machine_, analyzer_);
         forms =
             forms.defined() ? Stmt(tir::IfThenElse(ir::Equal(height, rows), form, forms)) : form;
       }
@@ -131,7 +138,7 @@ Stmt ContractionEmitter::EachTap(const RowRanges& ranges, const Var& panel,
   if (guard.defined()) body = tir::IfThenElse(guard, body);
   body = tir::For(at, 0, lines, ForKind::kSerial,
                   SeqStmt::Flatten({Bind(line, begin_lines + at), body}));
-  body = SeqStmt::Flatten({Bind(tiles, ir::CeilDiv(count, rows_)),
+  body = SeqStmt::Flatten({SeqStmt::Flatten(once), Bind(tiles, ir::CeilDiv(count, rows_)),
                            Bind(low, ir::FloorDiv(count, tiles)), Bind(higher, count - low * tiles),
                            body});
   body = SeqStmt::Flatten(
