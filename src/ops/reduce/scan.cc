@@ -72,8 +72,8 @@ class ColumnScan {
  private:
   // Columns from `first` on, down all rows.
   Stmt Down(const Expr& line, const Expr& first, int64_t vectors, int64_t lanes) const {
-    const DLDataType dtype = out_.elem_dtype();
-    Buffer total("total", {Expr(vectors * lanes)}, dtype, "local");
+    const DLDataType dtype = out_.elem_dtype(), wide = WideDtype(dtype);
+    Buffer total("total", {Expr(vectors * lanes)}, wide, "local");
     auto each = [&](const std::function<Stmt(const Expr&)>& body) {
       ffi::Array<Stmt> all;
       for (int64_t v = 0; v < vectors; ++v) {
@@ -86,13 +86,14 @@ class ColumnScan {
     // Less than 0 by its sign alone: the first sum is the element itself.
     const double start = product_ ? 1 : exclusive_ ? 0 : -0.0;
     Stmt clear = each(
-        [&](const Expr& i) -> Stmt { return tir::BufferStore(total, Number(dtype, start), {i}); });
+        [&](const Expr& i) -> Stmt { return tir::BufferStore(total, Number(wide, start), {i}); });
     Stmt rows = LoopNest({rows_}, [&](const Indices& row) {
       return each([&](const Expr& i) -> Stmt {
         const Expr at = (line * rows_ + row[0]) * columns_ + first + i;
-        const Expr value = ConvertTo(dtype, in_.Load({at})), before = total.Load({i});
+        const Expr value = ConvertTo(wide, ConvertTo(dtype, in_.Load({at}))),
+                   before = total.Load({i});
         Stmt add = tir::BufferStore(total, product_ ? before * value : before + value, {i});
-        Stmt store = tir::BufferStore(out_, total.Load({i}), {at});
+        Stmt store = tir::BufferStore(out_, ir::Cast(dtype, total.Load({i})), {at});
         return exclusive_ ? Sequence({store, add}) : Sequence({add, store});
       });
     });
@@ -153,7 +154,7 @@ Stmt ScanBody(const Buffer& in, const Buffer& out, const Scan& a, bool product) 
   DLDataType dtype = out.elem_dtype();
   DLDataType wide = WideDtype(dtype);
   size_t axis = a.axis ? (*a.axis < 0 ? *a.axis + dims.size() : *a.axis) : 0;
-  if (a.axis && axis + 1 < dims.size() && wide == dtype)
+  if (a.axis && axis + 1 < dims.size())
     return ColumnScan(in, out, axis, a.exclusive, product).Run();
   Dims lines;
   for (size_t d = 0; a.axis && d < dims.size(); ++d) {
