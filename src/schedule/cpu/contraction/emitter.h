@@ -150,6 +150,7 @@ class ContractionEmitter {
   bool HasNarrowPanels() const;
   Expr WidensPanelFor(const Expr& tiles) const;
   int64_t TilesWorthWidening() const;
+  int64_t BytesOfWidePanel() const;
   // `c`, the contraction or a part of the sum with `steps` steps at most, with a copy of its panel
   // in the type of the sums, which `seq` makes.
   Contraction WithWidePanel(Contraction c, const Expr& panel, const Expr& steps,

@@ -32,13 +32,16 @@ bool ContractionEmitter::HasNarrowPanels() const {
 }
 
 Expr ContractionEmitter::WidensPanelFor(const Expr& tiles) const {
-  if (!HasNarrowPanels()) return 0;
+  if (!HasNarrowPanels() || BytesOfWidePanel() > machine_.l2_bytes) return 0;
   return analyzer_->Simplify(ir::GreaterEqual(tiles, TilesWorthWidening()));
 }
 
+int64_t ContractionEmitter::BytesOfWidePanel() const {
+  return *ir::AsInt(analyzer_->Simplify(NumPoints(c_.stage.reduce))) * width_ * SizeInBytes(c_.acc);
+}
+
 int64_t ContractionEmitter::TilesWorthWidening() const {
-  const int64_t depth = ir::AsInt(analyzer_->Simplify(NumPoints(c_.stage.reduce))).value();
-  const bool fits = depth * width_ * SizeInBytes(c_.acc) <= machine_.l1_bytes;
+  const bool fits = BytesOfWidePanel() <= machine_.l1_bytes;
   return ((fits ? kFewestRows : kFewestRowsBehindCache) + rows_ - 1) / rows_;
 }
 
