@@ -97,7 +97,6 @@ class Widener : public tir::StmtMutator {
                                                : StmtMutator::MutateBufferLoad(load);
   }
 
- private:
   // Is there more to a formula of halves than choosing what to move?
   bool Computes(const Expr& e) const {
     if (const auto* choice = e.as<ir::SelectObj>())
@@ -130,8 +129,23 @@ Program WidenHalves(Program program) {
     return !stage.IsOpaque() && IsHalf(stage.value.dtype()) &&
            (stage.combine == Combine::kMin || stage.combine == Combine::kMax);
   };
+  // What is moved to where several sums find it (padded data) is widened on its way.
+  auto moves_to_sums = [&](const Buffer& temp) {
+    bool moves = false, sums = false;
+    for (const Stage& stage : program.stages) {
+      if (stage.IsOpaque()) continue;
+      if (stage.out->same_as(temp)) {
+        if (stage.combine != Combine::kNone || widener.Computes(stage.value)) return false;
+        moves = true;
+      } else if (stage.combine != Combine::kNone) {
+        for (const Var& read : ReadsOf(stage)) sums = sums || read.same_as(temp);
+      }
+    }
+    return moves && sums;
+  };
   for (Buffer& temp : program.temps) {
-    bool wide = false;
+    // Pairs of bfloat16 may have an instruction.
+    bool wide = temp.elem_dtype() == Float(16) && moves_to_sums(temp);
     for (const Stage& stage : program.stages)
       wide = wide || (is_choice(stage) && stage.out->same_as(temp));
     if (!wide || is_opaque_use(temp)) continue;
@@ -150,6 +164,8 @@ Program WidenHalves(Program program) {
         stage.reduced = Var("reduced", Float(32));
         stage.finish = ir::Cast(type, stage.reduced);
       }
+    } else if (kept != widener.kept_wide.end()) {
+      stage.value = widener.Wide(stage.value);
     } else {
       stage.value = widener.Mutate(stage.value);
     }

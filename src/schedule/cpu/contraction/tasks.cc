@@ -11,11 +11,9 @@ namespace {
 using tir::SeqStmt;
 
 constexpr int64_t kMaxTilesPerTask = 16;
-constexpr int64_t kFewestTasksPerThread = 2;
-// Rows for which a panel is widened once, where tasks are enough.
-constexpr int64_t kRowsOfWidePanel = 256;
-// Of rows that are a thread's own, where there are as many; for each a panel is widened.
-constexpr int64_t kChunksOfBlock = 8, kWideChunksOfBlock = 2;
+constexpr int64_t kChunksOfBlock = 8;  // of rows that are a thread's own, where there are as many
+// Rows for which a panel is widened once: at most, and where so many tasks are left, at least.
+constexpr int64_t kMostRowsOfWidePanel = 256, kRowsOfWidePanel = 128, kFewestTasksPerThread = 2;
 
 // How many of `all` chunks pass for each panel of B: all, unless their rows of A do not stay in the
 // second cache.  `bytes_of_chunk`: of A; null: not known.
@@ -95,21 +93,20 @@ bool ContractionEmitter::GroupsPassForRows() const {
 void ContractionEmitter::ChooseTilesPerTask(int64_t most, bool is_cut) {
   most = std::clamp<int64_t>(most, 1, kMaxTilesPerTask);
   const bool widens = !ir::IsIntValue(WidensPanelFor(num_tiles_), 0);
-  if (widens) most = std::max(most, (kRowsOfWidePanel + rows_ - 1) / rows_);
+  if (widens) most = std::max(most, (kMostRowsOfWidePanel + rows_ - 1) / rows_);
   const Expr tiles = num_tiles_ * NumPoints(c_.OuterOfB()) * NumPoints(c_.outer_a);
   const int64_t tasks = kTasksPerThread * std::max<int64_t>(machine_.num_cores, kFewestThreads);
   Expr even = ir::Min(ir::FloorDiv(tiles * panels_, tasks), most);
   if (const Expr worth = is_cut ? Expr() : WorthRowsOfOwn(); worth.defined()) {
     // The last block of rows has fewer chunks than others.
-    const int64_t chunks = (widens ? kWideChunksOfBlock : kChunksOfBlock) * BlocksOfOwn();
-    Expr fine = ir::FloorDiv(num_tiles_ * NumPoints(c_.outer_a), chunks);
-    if (widens) fine = ir::Max(fine, TilesWorthWidening());
+    const Expr fine =
+        ir::FloorDiv(num_tiles_ * NumPoints(c_.outer_a), kChunksOfBlock * BlocksOfOwn());
     even = ir::Select(worth, ir::Min(even, fine), even);
   }
-  if (widens) {  // fewer tasks, if that many are left
+  if (widens) {
     const int64_t fewest = kFewestTasksPerThread * std::max<int64_t>(machine_.num_cores, 1);
     const Expr enough = ir::FloorDiv(tiles * panels_, fewest);
-    even = ir::Max(even, ir::Min(TilesWorthWidening(), enough));
+    even = ir::Max(even, ir::Min((kRowsOfWidePanel + rows_ - 1) / rows_, enough));
   }
   even = analyzer_->Simplify(ir::Max(even, 1));
   // Ranges of rows share one number.
