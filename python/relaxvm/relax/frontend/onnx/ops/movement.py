@@ -371,6 +371,20 @@ def pad_11(
     return _pad(g, x, pads, fill, mode, axes)
 
 
+@onnx_op("CenterCropPad", since=18)
+def center_crop_pad(g: Graph, x: Expr, shape: Dims, *, axes: list[int] | None = None) -> Expr:
+    rank, s = g.rank(x), g.scalars
+    axes = list(range(rank)) if axes is None else [g.axis(a, rank) for a in axes]
+    if len(shape) != len(axes):
+        raise InvalidModel(f"shape has {len(shape)} values, {len(axes)} are needed")
+    before, after = [0] * rank, [0] * rank
+    for axis, wanted in zip(axes, shape):
+        more = s.sub(wanted, g.shape(x)[axis])
+        before[axis] = s.truncdiv(more, 2)  # what is odd stands behind
+        after[axis] = s.sub(more, before[axis])
+    return pad_constant(g, x, before, after, 0)
+
+
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,18 +45,71 @@ def _fourier(g: Graph, re: Any, im: Any | None, length: Any, bins: Any, inverse:
     size, dtype = g.shape(re)[-1], g.dtype(re)
     if not g.scalars.same(size, length):
         re, im = (None if x is None else _fitted(g, x, size, length) for x in (re, im))
-    cos, sin = _waves(g, length, bins, length, dtype)
-    a, b = g.emit(op.matmul(re, cos)), g.emit(op.matmul(re, sin))
-    if not inverse:
-        b = g.emit(op.negative(b))
-    if im is not None:
-        c, d = g.emit(op.matmul(im, cos)), g.emit(op.matmul(im, sin))
-        a = g.emit(op.subtract(a, d) if inverse else op.add(a, d))
-        b = g.emit(op.add(b, c))
+    factors = None if dtype == "bfloat16" else _factors(length, bins, im is None)
+    if factors:
+        a, b = _in_two_steps(g, (re, im), *factors, bins, inverse)
+    else:
+        cos, sin = _waves(g, length, bins, length, dtype)
+        if not inverse:
+            sin = g.emit(op.negative(sin))
+        a, b = _product(g, op.matmul, (re, im), (cos, sin))
     if inverse:
         n = op.astype(g.as_expr(g.dims_value([length], ()), "length"), dtype)
         a, b = g.emit(op.divide(a, n)), g.emit(op.divide(b, n))
     return a, b
+
+
+def _product(g: Graph, multiply: Callable, x: tuple, waves: tuple) -> tuple:
+    """Of complex numbers, each a pair of its parts; `x` may lack the imaginary one."""
+    (a, b), (cos, sin) = x, waves
+    real, imaginary = g.emit(multiply(a, cos)), g.emit(multiply(a, sin))
+    if b is None:
+        return real, imaginary
+    real = g.emit(op.subtract(real, g.emit(multiply(b, sin))))
+    return real, g.emit(op.add(imaginary, g.emit(multiply(b, cos))))
+
+
+def _factors(length: Any, bins: Any, is_real: bool) -> tuple[int, int] | None:
+    """Two factors of a known length, as near to each other as there are, if sums in two steps are half the work."""
+    if not isinstance(length, int) or not isinstance(bins, int):
+        return None
+    p = next((p for p in range(math.isqrt(length), 7, -1) if length % p == 0), None)
+    if p is None:
+        return None
+    q, sides = length // p, 1 if is_real else 2
+    if q * -(-bins // p) > _MOST_KNOWN:
+        return None
+    steps = 2 * sides * p + 4 * q * bins / length + 16
+    return (p, q) if sides * bins > steps else None
+
+
+def _in_two_steps(g: Graph, x: tuple, p: int, q: int, bins: int, inverse: bool) -> tuple[Any, Any]:
+    """A transform of length p q by transforms of length p and q (Cooley and Tukey, 1965).
+
+    With places q a + b and bins c + p d: for each b a sum over a, a turn by b c / (p q), for each c a sum over b.
+    """
+    shape, dtype = g.shape(x[0]), g.dtype(x[0])
+
+    def waves(rows: int, columns: int, length: int) -> tuple[Any, Any]:
+        angle = np.arange(rows)[:, None] * np.arange(columns) % length / length * TURN
+        return g.constant(np.cos(angle), dtype), g.constant(
+            np.sin(angle if inverse else -angle), dtype
+        )
+
+    x = tuple(None if part is None else g.emit(op.reshape(part, [*shape[:-1], p, q])) for part in x)
+    x = _product(g, lambda part, wave: op.matmul(wave, part), x, waves(p, p, p))
+    x = _product(g, op.multiply, x, waves(p, q, p * q))
+    asked = -(-bins // p)
+    x = _product(g, op.matmul, x, waves(q, asked, q))
+    rank = len(shape) + 1
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    found = []
+    for part in x:
+        part = op.reshape(g.emit(op.permute_dims(part, order)), [*shape[:-1], asked * p])
+        if asked * p != bins:
+            part = op.strided_slice(g.emit(part), axes=[rank - 2], begin=[0], end=[bins])
+        found.append(g.emit(part))
+    return found[0], found[1]
 
 
 def _fitted(g: Graph, x: Any, size: Any, length: Any) -> Any:
