@@ -5,11 +5,12 @@
 
 The first word of the name is the operator ("ms." for com.microsoft), the rest tells cases apart.  An input is
 
-    "*i64:4x8 <100"  a tensor: "*" for a constant, the element type (f32 if none), the shape, a kind (see `_KINDS`)
-    2.0              a constant of no dimensions, of the type that floats have;  2, [1, 2]: int64
-    an array of NumPy a constant as it is, whatever type floats have
-    None             nothing
-    "@0", "@0.1"     the first result of node 0 and its second, in `chain`
+    "*i64:4x8 below 9"  a tensor: "*" for a constant, the element type (f32 if none), the shape, a kind (see `_KINDS`);
+                        "4x8!": the 8 is known where no size is, as what says how many dimensions something has
+    2.0                 a constant without dimensions, of the type that floats have; 2 and [1, 2] are int64
+    an array of NumPy   a constant as it is, whatever type floats have
+    None                nothing
+    "@0", "@0.1"        the first result of node 0 and its second, in `chain`
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Case:
     name: str
     nodes: tuple[Node, ...]
     version: int = 21  # of ONNX
-    # A tolerance in place of the usual one where that is smaller; integers may differ by it if it is 1 or more.
+    # What is allowed where that is more than usual: of integers when it is 1 or more, else of floats.
     slack: float | None = None
 
 
@@ -104,7 +105,7 @@ _KINDS: dict[str, Callable[[Rng, Shape, float], np.ndarray]] = {
     "unit": lambda rng, shape, n: (n or 1.0) * rng.uniform(-1, 1, shape),
 }
 _PATTERN = re.compile(
-    r"(\*?)(?:([a-z]+\d*):)?((?:\d+(?:x\d+)*)?)(?: ([a-z]+\d?[a-z]*)(?: (\S+))?)?"
+    r"(\*?)(?:([a-z]+\d*):)?((?:\d+!?(?:x\d+!?)*)?)(?: ([a-z]+\d?[a-z]*)(?: (\S+))?)?"
 )
 
 
@@ -126,6 +127,7 @@ class Made:
     array: np.ndarray
     is_weight: bool
     is_converted: bool  # to the type that floats have
+    known: tuple[int, ...] = ()  # axes whose sizes are always known
 
     @staticmethod
     def of(given: Input, rng: Rng) -> Made:
@@ -139,12 +141,14 @@ class Made:
         assert found, f"no input: {given!r}"
         star, word, sizes, kind, argument = found.groups()
         dtype = np.dtype(_DTYPES[word or "f32"])
-        shape = tuple(int(size) for size in sizes.split("x")) if sizes else ()
+        words = sizes.split("x") if sizes else []
+        shape = tuple(int(size.rstrip("!")) for size in words)
+        known = tuple(axis for axis, size in enumerate(words) if size.endswith("!"))
         if kind:
             array = np.asarray(_KINDS[kind](rng, shape, float(argument or 0)))
         else:
             array = np.asarray(_usual(rng, shape, dtype, bool(star)))
-        return Made(array.astype(dtype), bool(star), dtype == np.float32)
+        return Made(array.astype(dtype), bool(star), dtype == np.float32, known)
 
 
 # ---- elementwise

@@ -244,7 +244,13 @@ def _convolutions() -> list[Case]:
         conv("32x8x14x14", 32, "3x1x1"),
         conv("64x4x14x14", 64, "1x1x1"),
         case("Conv SAME_UPPER", "1x32x57x57", "*32x32x3x3", auto_pad="SAME_UPPER", strides=[2, 2]),
-        case("Conv weights of a run", "1x64x28x28", "64x64x3x3", pads=[1, 1, 1, 1]),
+        case(
+            "Conv weights of a run",
+            "1x64x28x28",
+            "64x64x3x3",
+            pads=[1, 1, 1, 1],
+            kernel_shape=[3, 3],
+        ),
         chain(
             "Conv Relu 3x3",
             node("Conv", "1x64x28x28", "*64x64x3x3", "*64", pads=[1, 1, 1, 1]),

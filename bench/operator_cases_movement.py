@@ -168,10 +168,10 @@ def _gathered() -> list[Case]:
         case("GatherElements first", "256x512", "i64:64x512 below 256", axis=0),
         case("GatherElements boxes", "1x8400x4", "i64:1x300x4 below 8400", axis=1),
         case("GatherElements distances", "32x128x64", "i64:32x128x64 below 64", axis=-1),
-        case("GatherND rows", "1024x256", "i64:300x1 below 1024"),
-        case("GatherND points", "64x64x16", "i64:500x2 below 64"),
-        case("GatherND batched", "8x512x64", "i64:8x100x1 below 512", batch_dims=1),
-        case("GatherND scalars", "128x128", "i64:2000x2 below 128"),
+        case("GatherND rows", "1024x256", "i64:300x1! below 1024"),
+        case("GatherND points", "64x64x16", "i64:500x2! below 64"),
+        case("GatherND batched", "8x512x64", "i64:8x100x1! below 512", batch_dims=1),
+        case("GatherND scalars", "128x128", "i64:2000x2! below 128"),
         case("Compress rows", "1024x256", "bool:1024", axis=0),
         case("Compress columns", "256x512", "bool:512", axis=1),
         case("Compress flat", "128x128", "bool:16384"),
@@ -192,7 +192,7 @@ def _scattered() -> list[Case]:
         for how in ("add", "mul", "max", "min")
     ]
     found += [
-        case(f"ScatterND {how}", "1024x256", "i64:300x1 below 1024", "300x256", reduction=how)
+        case(f"ScatterND {how}", "1024x256", "i64:300x1! below 1024", "300x256", reduction=how)
         for how in ("add", "max")
     ]
     return found + [
@@ -205,9 +205,9 @@ def _scattered() -> list[Case]:
             "5000x32",
             reduction="add",
         ),
-        case("ScatterND rows", "1024x256", "i64:300x1 distinct 1024", "300x256"),
-        case("ScatterND a cache", "512x768", "i64:1x1 below 512", "1x768"),
-        case("ScatterND points", "i64:4096", "i64:500x1 distinct 4096", "i64:500"),
+        case("ScatterND rows", "1024x256", "i64:300x1! distinct 1024", "300x256"),
+        case("ScatterND a cache", "512x768", "i64:1x1! below 512", "1x768"),
+        case("ScatterND points", "i64:4096", "i64:500x1! distinct 4096", "i64:500"),
     ]
 
 
@@ -281,7 +281,7 @@ def _made() -> list[Case]:
         case("Range i64 5000", "i64: all 0", "i64: all 5000", "i64: all 1"),
         case("Range f32 5000", " all 0", " all 2500", " all 0.5"),
         case("Range i32 640", "i32: all 0", "i32: all 640", "i32: all 1"),
-        case("ConstantOfShape 512x512", "i64:2 all 512"),
+        case("ConstantOfShape 512x512", "i64:2! all 512"),
         case("NonZero bool 512x512", "bool:512x512 rare"),
         case("NonZero f32 128x768", "128x768 rare"),
         case("NonZero i64 8400", "i64:8400 rare"),
@@ -293,7 +293,7 @@ def _made() -> list[Case]:
         case("Unique rows", "i64:500x2 below 20", outputs=4, axis=0),
         case("HannWindow 400", "i64: all 400"),
         case("BlackmanWindow 512", "i64: all 512"),
-        case("Det 4x4", "200x4x4"),
+        case("Det 4x4", "200x4!x4!"),
         chain(
             "Range compared",
             node("Range", "i64: all 0", "i64: all 512", 1),
@@ -341,6 +341,7 @@ def _pictures() -> list[Case]:
             node("Mul", "1x3x480x640 positive", 255.0),
             node("Clip", "@0", 0.0, 255.0),
             node("Cast", "@1", to=int(TensorProto.UINT8)),
+            slack=1,
         ),
         chain(
             "Picture to grey",
