@@ -130,3 +130,11 @@ def test_linear_resizing_drops_the_fraction(dtype, factors):
     # Multiples of 64: no result lies so near to an integer that the last bit of a position decides.
     values = np.random.default_rng(4).integers(0, 2, (2, 3, 7, 6)) * 64
     agrees(node, scales, {"a": values.astype(dtype)}, {"a": ["n", 3, "h", 6]})
+
+
+def test_sums_that_no_float16_holds_are_scaled_first(make_model, run_model_once):
+    text = "g (uint8[2, 768] a, float16 s, float16 t) => (float16[2, 4] y) { y = com.microsoft.MatMulIntegerToFloat(a, b, s, t) }"
+    b = np.full((768, 4), 100, np.uint8)
+    feed = {"a": np.full((2, 768), 200, np.uint8), "s": np.float16(0.01), "t": np.float16(0.001)}
+    y = run_model_once(make_model(text, initializers={"b": b}))(feed)[0]
+    np.testing.assert_allclose(y, np.full((2, 4), 153.6), rtol=3e-3)

@@ -169,10 +169,12 @@ def matmul_integer_to_float(
     b_zero: Expr | None = None,
     bias: Expr | None = None,
 ) -> Expr:
+    # A sum of bytes is too large for a float16 before it is scaled.
+    dtype, a_scale, b_scale = g.dtype(a_scale), g.widened(a_scale), g.widened(b_scale)
     y = g.emit(op.astype(g.emit(matmul_integer(g, a, b, a_zero, b_zero)), g.dtype(a_scale)))
     rank = g.rank(y)
     scale = op.multiply(along(g, a_scale, y, rank - 2), along(g, b_scale, y, rank - 1))
-    y = op.multiply(y, scale)
+    y = g.as_type(op.multiply(y, scale), dtype)
     return y if bias is None else op.add(y, bias)
 
 
