@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from _clock import least_seconds
+from _peer import open_onnxruntime, relative_difference
 
 _DTYPES = {"float": "float32", "double": "float64"}
 _TIME_LIMIT_S = 300
@@ -61,12 +62,7 @@ def open_model(engine: str, path: str, threads: int) -> Any:
         from relaxvm.inference import InferenceSession
 
         return InferenceSession(path, num_threads=threads)
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return open_onnxruntime(path, threads)
 
 
 def child(engine: str, case: dict[str, Any], args: argparse.Namespace) -> None:
@@ -88,20 +84,10 @@ def child(engine: str, case: dict[str, Any], args: argparse.Namespace) -> None:
 
 def difference(mine: pathlib.Path, theirs: pathlib.Path) -> float:
     """The largest difference of any output over the largest value of that output; inf if shapes differ."""
-    worst = 0.0
     with np.load(mine) as ours, np.load(theirs) as peer:
-        for name in peer.files:
-            a, b = ours[name], peer[name]
-            if a.shape != b.shape or a.dtype != b.dtype:
-                return float("inf")
-            a, b = a.astype("float64"), b.astype("float64")
-            if a.size and not np.array_equal(a, b, equal_nan=True):
-                finite = np.isfinite(b)
-                if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-                    return float("inf")
-                scale = 1e-3 + np.abs(b[finite]).max()
-                worst = max(worst, float(np.abs(a[finite] - b[finite]).max() / scale))
-    return worst if worst == worst else float("inf")
+        return max(
+            (relative_difference(ours[name], peer[name]) for name in peer.files), default=0.0
+        )
 
 
 def compare(name: str, case: dict[str, Any], args: argparse.Namespace) -> None:

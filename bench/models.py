@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import _peer
 import numpy as np
 
 Feed = dict[str, np.ndarray]
@@ -114,12 +115,7 @@ def open_ours(path: pathlib.Path, threads: int) -> Run:
 
 
 def open_onnxruntime(path: pathlib.Path, threads: int) -> Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = _peer.open_onnxruntime(path, threads)
     return lambda feed: session.run(None, feed)
 
 

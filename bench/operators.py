@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import onnx
 from _clock import TURNS, in_turns, least_seconds
+from _peer import open_onnxruntime, relative_difference
 from onnx import helper, numpy_helper
 from operator_cases import CASES as ELEMENTWISE
 from operator_cases import Case, Made
@@ -121,15 +122,6 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def open_peer(model: bytes, threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 4  # what it refuses is counted
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
 def open_ours(model: bytes, threads: int) -> Any:
     from relaxvm.inference import InferenceSession
 
@@ -157,13 +149,7 @@ def difference(mine: np.ndarray, theirs: np.ndarray) -> float:
             return 0.0
         larger, smaller = np.maximum(mine, theirs), np.minimum(mine, theirs)
         return max(1.0, float((larger.astype(np.float64) - smaller).max()))
-    a, b = mine.astype(np.float64), theirs.astype(np.float64)
-    finite = np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return math.inf
-    a, b = a[finite], b[finite]
-    error = float(np.abs(a - b).max(initial=0) / (1e-3 + np.abs(b).max(initial=0)))
-    return math.inf if math.isnan(error) else error
+    return relative_difference(mine, theirs)
 
 
 def check(case: Case, mine: list[np.ndarray], theirs: list[np.ndarray]) -> tuple[float, str]:
@@ -196,7 +182,7 @@ def measure(case: Case, args: argparse.Namespace) -> tuple[str, Row | None]:
         return "skipped", None
     model, feed = made
     try:
-        peer = open_peer(model, args.threads)
+        peer = open_onnxruntime(model, args.threads, log_severity=4)  # what it refuses is counted
         expected = peer.run(None, feed)
     except Exception as error:
         if args.dtype == "float32":

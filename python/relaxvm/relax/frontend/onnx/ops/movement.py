@@ -377,12 +377,9 @@ def center_crop_pad(g: Graph, x: Expr, shape: Dims, *, axes: list[int] | None = 
     axes = list(range(rank)) if axes is None else [g.axis(a, rank) for a in axes]
     if len(shape) != len(axes):
         raise InvalidModel(f"shape has {len(shape)} values, {len(axes)} are needed")
-    before, after = [0] * rank, [0] * rank
-    for axis, wanted in zip(axes, shape):
-        more = s.sub(wanted, g.shape(x)[axis])
-        before[axis] = s.truncdiv(more, 2)  # what is odd stands behind
-        after[axis] = s.sub(more, before[axis])
-    return pad_constant(g, x, before, after, 0)
+    more = [s.sub(wanted, g.shape(x)[axis]) for axis, wanted in zip(axes, shape)]
+    before = [s.truncdiv(n, 2) for n in more]  # what is odd stands behind
+    return _pad(g, x, [*before, *map(s.sub, more, before)], 0, "constant", axes)
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}

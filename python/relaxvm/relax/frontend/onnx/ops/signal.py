@@ -40,6 +40,14 @@ def _waves(g: Graph, rows: Any, columns: Any, length: Any, dtype: str) -> tuple[
     return tuple(g.emit(op.astype(wave(angle), dtype)) for wave in (op.cos, op.sin))
 
 
+def _turns(
+    g: Graph, rows: Any, columns: Any, length: Any, dtype: str, inverse: bool
+) -> tuple[Any, Any]:
+    """Real and imaginary parts of what a place is multiplied by: forward transforms turn clockwise."""
+    cos, sin = _waves(g, rows, columns, length, dtype)
+    return cos, sin if inverse else g.emit(op.negative(sin))
+
+
 def _fourier(g: Graph, re: Any, im: Any | None, length: Any, bins: Any, inverse: bool) -> tuple:
     """Of the last axis: real and imaginary parts; `im` None is a real signal."""
     size, dtype = g.shape(re)[-1], g.dtype(re)
@@ -49,10 +57,7 @@ def _fourier(g: Graph, re: Any, im: Any | None, length: Any, bins: Any, inverse:
     if factors:
         a, b = _in_two_steps(g, (re, im), *factors, bins, inverse)
     else:
-        cos, sin = _waves(g, length, bins, length, dtype)
-        if not inverse:
-            sin = g.emit(op.negative(sin))
-        a, b = _product(g, op.matmul, (re, im), (cos, sin))
+        a, b = _product(g, op.matmul, (re, im), _turns(g, length, bins, length, dtype, inverse))
     if inverse:
         n = op.astype(g.as_expr(g.dims_value([length], ()), "length"), dtype)
         a, b = g.emit(op.divide(a, n)), g.emit(op.divide(b, n))
@@ -89,13 +94,7 @@ def _in_two_steps(g: Graph, x: tuple, p: int, q: int, bins: int, inverse: bool) 
     With places q a + b and bins c + p d: for each b a sum over a, a turn by b c / (p q), for each c a sum over b.
     """
     shape, dtype = g.shape(x[0]), g.dtype(x[0])
-
-    def waves(rows: int, columns: int, length: int) -> tuple[Any, Any]:
-        angle = np.arange(rows)[:, None] * np.arange(columns) % length / length * TURN
-        return g.constant(np.cos(angle), dtype), g.constant(
-            np.sin(angle if inverse else -angle), dtype
-        )
-
+    waves = lambda rows, columns, length: _turns(g, rows, columns, length, dtype, inverse)
     x = tuple(None if part is None else g.emit(op.reshape(part, [*shape[:-1], p, q])) for part in x)
     x = _product(g, lambda part, wave: op.matmul(wave, part), x, waves(p, p, p))
     x = _product(g, op.multiply, x, waves(p, q, p * q))
