@@ -188,3 +188,23 @@ def test_tiles_share_what_they_fetch_of_the_next_panel() -> None:
     assert '"prefetch": ' in text and '"prefetch_near": ' not in text
     text = relaxvm.compile(mod, target="llvm -mcpu=sapphirerapids", stop_after="scheduled").script()
     assert '"prefetch_near": ' in text  # of a tile that is alone
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tiles_of_all_heights_share_what_finishes_their_sums(target: str) -> None:
+    """A polynomial is much code: it is there once for each kind of panel."""
+    b = whole(40, 64)
+    builder = relax.BlockBuilder()
+    a = relax.Var("a", relax.TensorType((relaxvm.tirx.Var("m", "int64"), 40), "float32"))
+    with builder.function("main", [a]):
+        with builder.dataflow():
+            out = builder.emit(op.matmul(a, relax.const(b)))
+            out = builder.emit_output(builder.emit(op.tanh(out)))
+        builder.emit_func_output(out)
+    text = relaxvm.compile(builder.get(), target=target, stop_after="scheduled").script()
+    by_height = text[text.index("if height == ") :]
+    assert len(re.findall(r"if height == \d", by_height)) >= 3 and by_height.count("T.tanh(") == 1
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    for rows in range(40):
+        x = whole(rows, 40) / 64
+        np.testing.assert_allclose(vm["main"](x).numpy(), np.tanh(x @ b), atol=1e-6)

@@ -463,15 +463,16 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
     next.tiles = next.tiles * Expr(passes);
     share = relaxvm::schedule::cpu::Named("share", next.Share(), &seq, analyzer_);
   }
+  const int64_t usual = (3 * rows_ + 3) / 4;
+  const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
   auto code = [&](int64_t rows, const Expr& start) {
     part.rows = rows;
-    part.is_usual = is_known || 4 * rows >= 3 * rows_;
+    part.is_usual = is_known || rows >= usual;
     part.is_tallest = rows == rows_;
     part.row_start = start;
     // Of a block the tiles of this pass share the next one, of a panel all that there are.
     if (part.next.has_value()) {
       // Even heights: a tile that is lower than half of what two of them have at least is alone.
-      const Expr alone = part.partial.has_value() ? Expr(1) : NumPoints(c_.outer_a);
       const bool is_alone = !is_known && rows < (rows_ + 1) / 2;
       const Expr tiles = is_alone ? alone : tiles_of_next;
       part.next->share = is_alone ? Expr() : share;
@@ -491,15 +492,38 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
     return SeqStmt::Flatten(seq);
   }
   Var height("height", Int(64)), start("start", Int(64));
+  ffi::Array<Stmt> body = {
+      tir::Bind(height, heights.low + ir::Select(ir::Less(at, heights.higher), Expr(1), Expr(0))),
+      tir::Bind(start, heights.StartOf(at))};
   // Even heights differ by one at most: two rows and more make no tile of one.
   const int64_t lowest = rows_ > 2 ? c.fewest_rows : 1;
-  Stmt forms = code(lowest, start);
-  for (int64_t rows = lowest + 1; rows <= rows_; ++rows)
-    forms = tir::IfThenElse(ir::Equal(height, rows), code(rows, start), forms);
-  Stmt body = SeqStmt::Flatten(
-      {tir::Bind(height, heights.low + ir::Select(ir::Less(at, heights.higher), Expr(1), Expr(0))),
-       tir::Bind(start, heights.StartOf(at)), forms});
-  seq.push_back(tir::For(tile, 0, tiles, ForKind::kSerial, body));
+  // Few tiles are low, and a polynomial is much code: sums of such go to memory, where one loop
+  // over rows finishes those of all heights.
+  const TilePart whole = part;
+  TilePart unfinished = part;
+  unfinished.row_start = start;
+  int64_t highest_unfinished = 0;
+  if (!part.partial.has_value() && FinishTakesCode(c)) {
+    highest_unfinished = IsDearToFinish(c) ? rows_ : usual - 1;
+    const int64_t width = part.columns.back().offset + part.columns.back().lanes;
+    Buffer sums("sums", {Expr(highest_unfinished * width)}, c.acc, "local");
+    body.push_back(tir::AllocBuffer(sums));
+    unfinished.partial = PartialSums{sums, start, 0, width};
+  }
+  Stmt forms;
+  for (int64_t rows = lowest; rows <= rows_; ++rows) {
+    part = rows <= highest_unfinished ? unfinished : whole;
+    const Stmt form = code(rows, start);
+    forms = forms.defined() ? Stmt(tir::IfThenElse(ir::Equal(height, rows), form, forms)) : form;
+  }
+  body.push_back(forms);
+  if (highest_unfinished >= lowest) {
+    const Stmt finish = EmitFinish(c, width_, unfinished, height, machine_, analyzer_);
+    body.push_back(highest_unfinished == rows_
+                       ? finish
+                       : tir::IfThenElse(ir::LessEqual(height, highest_unfinished), finish));
+  }
+  seq.push_back(tir::For(tile, 0, tiles, ForKind::kSerial, SeqStmt::Flatten(body)));
   return SeqStmt::Flatten(seq);
 }
 

@@ -155,11 +155,12 @@ struct Columns {
 };
 
 // Sums on their way, where the reduction goes by blocks: those of row `row` of C lie in `sums` from
-// begin + (row - first_row) * width on.
+// begin + (row - first_row) * width on, where `width` is a panel's.
 struct PartialSums {
   Buffer sums;
   Expr first_row;
   Expr begin = 0;
+  int64_t width_of_whole = 0;  // not 0: sums of a tile alone, which are whole and as wide as this
 };
 
 // What a tile fetches into the second cache of the rows of B that are used after its own: `steps`
@@ -183,13 +184,16 @@ struct TilePart {
   int64_t rows;
   std::vector<Columns> columns;
   Expr limit;
-  std::optional<PartialSums> partial;  // is there: added to, and C is not written
+  std::optional<PartialSums> partial;  // is there: C is not written
   std::optional<PartOfNext> next;
   bool is_usual = true;    // most tiles are of so many rows, or nearly so many
   bool is_tallest = true;  // none has more rows
 };
 Stmt EmitTile(const Contraction& c, int64_t width, const TilePart& part, const Machine& machine,
               arith::Analyzer* analyzer);
+// Is what finishes a sum more than one operation; does it have a polynomial?
+bool FinishTakesCode(const Contraction& c);
+bool IsDearToFinish(const Contraction& c);
 // Writes C's rows [part.row_start, part.row_start + num_rows) from part.partial.
 Stmt EmitFinish(const Contraction& c, int64_t width, const TilePart& part, const Expr& num_rows,
                 const Machine& machine, arith::Analyzer* analyzer);

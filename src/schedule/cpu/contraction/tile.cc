@@ -15,8 +15,8 @@ using tir::SeqStmt;
 
 constexpr int64_t kMostSets = 4;
 constexpr size_t kMostRegistersOfRun = 4;
-// Of CostOf: what has a polynomial, and what is more than a sum in a tile that few have.
-constexpr int kDearFinish = 20, kDearFinishOfFew = 2;
+// Of CostOf: what is more than a sum, and what has a polynomial.
+constexpr int kFinishOfCode = 2, kDearFinish = 20;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Stmt TileEmitter::Run() {
   for (int64_t set = 0; set < num_sets_; ++set) {
     EachRegister([&](int64_t row, const Columns& c, bool) {
       Var lane("lane", Int(64));
-      Expr from = part_.partial.has_value() && set == 0
+      Expr from = part_.partial.has_value() && part_.partial->width_of_whole == 0 && set == 0
                       ? part_.partial->sums.Load({InSums(RowAt(row), c) + lane})
                       : Expr(ir::Const(c_.acc, 0));
       seq.push_back(Lanes(lane, c, BufferStore(acc_, from, {At(set, row, c) + lane})));
@@ -154,16 +154,14 @@ void TileEmitter::StorePartial(ffi::Array<Stmt>* seq) const {
 }
 
 void TileEmitter::Store(ffi::Array<Stmt>* seq) const {
-  const int least = part_.is_usual ? kDearFinish : kDearFinishOfFew;
-  const bool is_dear = c_.stage.finish.defined() && CostOf(c_.stage.finish) >= least;
-  if (!is_dear || part_.rows == 1) {
+  if (!IsDearToFinish(c_) || part_.rows == 1) {
     EachRegister([&](int64_t row, const Columns& c, bool last) {
       seq->push_back(StoreRun(Expr(row), c, last, acc_, At(0, row, c)));
     });
     return;
   }
   // Written once for each register, a polynomial makes more code than the product itself: the
-  // sums go to memory, where a loop over rows reads them.  So do those of heights that few have.
+  // sums go to memory, where a loop over rows reads them.
   Buffer sums("sums", {Expr(part_.rows * width_)}, c_.acc, "local");
   seq->push_back(tir::AllocBuffer(sums));
   EachRegister([&](int64_t row, const Columns& c, bool) {
@@ -178,6 +176,14 @@ void TileEmitter::Store(ffi::Array<Stmt>* seq) const {
     runs.push_back(StoreRun(row, c, IsLast(c), sums, at));
   }
   seq->push_back(Loop(row, Expr(part_.rows), ForKind::kSerial, SeqStmt::Flatten(runs)));
+}
+
+bool FinishTakesCode(const Contraction& c) {
+  return c.stage.finish.defined() && CostOf(c.stage.finish) >= kFinishOfCode;
+}
+
+bool IsDearToFinish(const Contraction& c) {
+  return c.stage.finish.defined() && CostOf(c.stage.finish) >= kDearFinish;
 }
 
 Stmt OverGuarded(const Contraction& c, const std::vector<Axis>& outer, const Stmt& body) {

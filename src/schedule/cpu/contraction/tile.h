@@ -60,8 +60,9 @@ class TileEmitter {
   }
   // Where the sums of `row` of C lie, of one run of columns.
   Expr InSums(const Expr& row, const Columns& c) const {
-    return part_.partial->begin + (row - part_.partial->first_row) * Expr(panel_width_) +
-           Expr(c.offset);
+    const PartialSums& partial = *part_.partial;
+    const int64_t width = partial.width_of_whole > 0 ? partial.width_of_whole : panel_width_;
+    return partial.begin + (row - partial.first_row) * Expr(width) + Expr(c.offset);
   }
   Stmt BindStart() const {
     const bool of_lines = c_.line_width > 0;

@@ -141,7 +141,9 @@ bool TileEmitter::CanFetchB() const {
 }
 
 bool TileEmitter::FetchesB() const {
-  return CanFetchB() && (!part_.next.has_value() || ir::IsIntValue(part_.next->tiles, 1));
+  if (!CanFetchB()) return false;
+  // Where nobody knows how many tiles share B, low ones are rarely more than one.
+  return !part_.next.has_value() || !part_.is_usual || ir::IsIntValue(part_.next->tiles, 1);
 }
 
 Stmt TileEmitter::OverBlocks(const Var& block, const Expr& blocks, const Stmt& body,
