@@ -94,12 +94,10 @@ def lp_pool(
 def average_of_all(g, x, kernel, auto_pad, ceil_mode, dilations, pads, strides):
     n = spatial_rank(g, x)
     strides, dilations = strides or [1] * n, dilations or [1] * n
-    if not ceil_mode or all(s == 1 for s in strides):
-        return _pool(g, x, _AVERAGE, 0.0, kernel, auto_pad, 0, dilations, pads, strides, True)
     x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, 0.0)
-    x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, False)
+    x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, ceil_mode, False)
     y = _pool(g, x, _AVERAGE, 0.0, kernel, "NOTSET", 0, dilations, pads, strides, True)
-    return take_first(g, g.emit(y), out)
+    return y if out is None else take_first(g, g.emit(y), out)
 
 
 def _pool(
@@ -119,11 +117,9 @@ def _pool(
         )
         return op.divide(mean(x), mean(ones))
     x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, value)
-    out = None
-    if ceil_mode and any(s > 1 for s in strides):
-        x, pads, out, count_include_pad = _round_up(
-            g, x, kernel, dilations, pads, strides, count_include_pad
-        )
+    x, pads, out, count_include_pad = _round_up(
+        g, x, kernel, dilations, pads, strides, ceil_mode, count_include_pad
+    )
     y = getattr(op.nn, f"{kind}{n}d")(
         x,
         pool_size=kernel,
@@ -150,13 +146,11 @@ def _max_and_place(g, x, lowest, window, columns_first):
     place = g.emit(op.reshape(place, [1, 1, *size]))
     place, _ = resolve_padding(g, place, auto_pad, pads, kernel, strides, dilations, -1)
     x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, lowest)
-    out = [None] * (n + 2)
-    if ceil_mode and any(step > 1 for step in strides):
-        x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, False)
+    x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, ceil_mode, False)
     before, after = [0, 0, *pads[:n]], [0, 0, *pads[n:]]
     x, place = (g.emit(pad_constant(g, v, before, after, w)) for v, w in ((x, lowest), (place, -1)))
     whole = window_counts(s, g.shape(x)[2:], kernel, strides, dilations, [0] * 2 * n)
-    counts = [w if o is None else o for w, o in zip(whole, out[2:])]
+    counts = whole if out is None else [w if o is None else o for w, o in zip(whole, out[2:])]
     ends = [s.add(s.mul(s.sub(c, 1), step), 1) for c, step in zip(counts, strides)]
     best = at = None
     for tap in itertools.product(*(range(0, k * d, d) for k, d in zip(kernel, dilations))):
@@ -211,9 +205,19 @@ def max_unpool(
     return take_first(g, g.emit(pad_constant(g, y, [0] * (n + 2), after, 0)), output_shape)
 
 
-def _round_up(g, x, kernel, dilations, pads, strides, count_include_pad):
-    """`ceil_mode` as more padding behind, never counted; a window that would start in it is cut off."""
+def _round_up(g, x, kernel, dilations, pads, strides, ceil_mode, count_include_pad):
+    """Where windows may reach over the end: more padding behind, never counted, and how many windows there are.
+
+    A window that would start in that padding is cut off.  Without `ceil_mode` a single window reaches over, of a known
+    size that it is larger than by less than a step: ONNX's formula has none there, ONNX Runtime divides towards zero.
+    """
     n, s = len(kernel), g.scalars
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    room = [s.sub(s.add(d, pads[i] + pads[n + i]), reach[i]) for i, d in enumerate(g.shape(x)[2:])]
+    is_less = [isinstance(r, int) and -step < r < 0 for r, step in zip(room, strides)]
+    ups = [step > 1 and (bool(ceil_mode) or less) for step, less in zip(strides, is_less)]
+    if not any(ups):
+        return x, pads, None, count_include_pad
     if count_include_pad and any(pads):
         widths = [0, 0, 0, 0] + [p for i in range(n) for p in (pads[i], pads[n + i])]
         x = g.emit(op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode="constant"))
@@ -221,13 +225,11 @@ def _round_up(g, x, kernel, dilations, pads, strides, count_include_pad):
         pads = [0] * 2 * n
     else:
         limits = [s.add(d, pads[i]) for i, d in enumerate(g.shape(x)[2:])]
-    out = []
-    for i, size in enumerate(g.shape(x)[2:]):
-        reach = (kernel[i] - 1) * dilations[i] + 1
-        windows = s.add(s.ceildiv(s.sub(s.add(size, pads[i] + pads[n + i]), reach), strides[i]), 1)
-        # Windows start inside the image or the padding before it.
-        out.append(s.minimum(windows, s.ceildiv(limits[i], strides[i])))
-    behind = [p + stride - 1 for p, stride in zip(pads[n:], strides)]
+    # Windows start inside the image or the padding before it.
+    counts = [s.add(s.ceildiv(r, step), 1) for r, step in zip(room, strides)]
+    starts = [s.ceildiv(limit, step) for limit, step in zip(limits, strides)]
+    out = [s.minimum(c, at) if up else None for up, c, at in zip(ups, counts, starts)]
+    behind = [p + (step - 1 if up else 0) for p, step, up in zip(pads[n:], strides, ups)]
     return x, [*pads[:n], *behind], [None, None, *out], False
 
 
