@@ -253,18 +253,19 @@ def turned_by(g: Graph, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
     row = lambda a: g.emit(op.expand_dims(g.checked(a, [batch, length, half]), axis=[1]))
     cos, sin = row(cos), row(sin)
     width = 2 * half
-    cut = lambda a, b, step=1: g.emit(
-        op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[step])
-    )
-    first, second = (
-        (cut(0, width, 2), cut(1, width, 2)) if interleaved else (cut(0, half), cut(half, width))
-    )
-    a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
-    b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
+    cut = lambda a, b: g.emit(op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[1]))
     if interleaved:
-        pair = g.emit(op.stack([a, b], axis=4))
-        y = g.emit(op.reshape(pair, [*g.shape(x)[:3], width]))
+        # Each element and its neighbour, times what both of a pair have: rows stay rows.
+        pairs = cut(0, width)
+        cos, sin = (g.emit(op.repeat(v, 2, axis=3)) for v in (cos, sin))
+        apart = g.emit(op.reshape(pairs, [*g.shape(x)[:3], half, 2]))
+        signed = op.multiply(g.emit(op.flip(apart, axis=4)), g.constant([-1, 1], g.dtype(x)))
+        others = g.emit(op.reshape(g.emit(signed), [*g.shape(x)[:3], width]))
+        y = g.emit(op.add(op.multiply(pairs, cos), op.multiply(others, sin)))
     else:
+        first, second = cut(0, half), cut(half, width)
+        a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
+        b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
         y = g.emit(op.concat([a, b], axis=3))
     return y if g.scalars.same(depth, width) else g.emit(op.concat([y, cut(width, depth)], axis=3))
 
