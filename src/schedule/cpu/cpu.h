@@ -153,7 +153,8 @@ std::optional<Parts> InParts(const Stage& flat, const Machine& machine, arith::A
 // product after the other: few rows, and a right side that lies along the sum.  Null: never.
 Expr BetterAsDots(const Stage& contraction, const Machine& machine, arith::Analyzer* analyzer);
 
-// Bytes of the widest element that the stage touches.
+// Bytes of the widest element that the stage touches, indices that are the same for all lanes
+// aside.
 int64_t ElemBytes(const Stage& stage);
 
 // A loop whose iterations are split over as many threads as there is work for; `work`: additions of

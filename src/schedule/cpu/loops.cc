@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops, and the small parts that all schedules of CPUs build bodies of.
 #include <algorithm>
+#include <utility>
 
 #include "schedule/cpu/cpu.h"
 
@@ -28,21 +29,43 @@ class LoadPredicator : public tir::StmtMutator {
   Expr predicate_;
 };
 
+// The widest type that is computed with on lanes: of what is loaded, of indices that are loaded if
+// they change along `lane_axis`, and of floats that are cast.
+class WidestElement : public tir::StmtVisitor {
+ public:
+  using tir::StmtVisitor::Visit;
+  explicit WidestElement(const Axis* lane_axis) : lane_axis_(lane_axis) {}
+
+  void VisitBufferLoad(const BufferLoadObj* load) override {
+    const bool is_index = std::exchange(in_index_, true);
+    const bool varies = std::any_of(load->indices.begin(), load->indices.end(), [&](const Expr& i) {
+      return lane_axis_ != nullptr && UsesVar(i, lane_axis_->var);
+    });
+    if (!is_index || varies) Take(Buffer(load->buffer).elem_dtype());
+    StmtVisitor::VisitBufferLoad(load);
+    in_index_ = is_index;
+  }
+  void VisitCast(const ir::CastObj* cast) override {
+    if (IsFloat(Expr(cast->value).dtype())) Take(Expr(cast->value).dtype());
+    StmtVisitor::VisitCast(cast);
+  }
+
+  int64_t bytes = 0;
+
+ private:
+  void Take(DLDataType type) { bytes = std::max(bytes, SizeInBytes(type)); }
+
+  const Axis* lane_axis_;
+  bool in_index_ = false;
+};
+
 }  // namespace
 
 int64_t ElemBytes(const Stage& stage) {
-  int64_t bytes = SizeInBytes(stage.out->elem_dtype());
-  bytes = std::max(bytes, SizeInBytes(ElementOf(stage.value.dtype())));
-  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
-    // The widest type that is computed with, indices aside.
-    if (const auto* load = node.as<BufferLoadObj>())
-      bytes = std::max(bytes, SizeInBytes(Buffer(load->buffer).elem_dtype()));
-    if (const auto* cast = node.as<ir::CastObj>();
-        cast != nullptr && IsFloat(Expr(node.as<ir::CastExpr>().value()).dtype())) {
-      bytes = std::max(bytes, SizeInBytes(Expr(node.as<ir::CastExpr>().value()).dtype()));
-    }
-  });
-  return bytes;
+  WidestElement widest(stage.spatial.empty() ? nullptr : &stage.spatial.back());
+  widest.Visit(stage.value);
+  return std::max({widest.bytes, SizeInBytes(stage.out->elem_dtype()),
+                   SizeInBytes(ElementOf(stage.value.dtype()))});
 }
 
 Stmt Loop(const Var& var, const Expr& extent, ForKind kind, const Stmt& body) {
