@@ -39,3 +39,15 @@ def test_long_primes_times_few_keep_one_step():
     # The matrix of the longer factor would be as large as a model.
     assert _factors(8 * 1009 * 13, 8 * 1009 * 13, True) is not None
     assert _factors(8 * 10007, 8 * 10007, True) is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size", [1, 90, 128, 200])
+def test_signals_are_cut_and_filled_up(make_model, run_model_once, size, known):
+    shape = f"[3, {size}, 2]" if known else "[n, s, 2]"
+    text = f"g (float{shape} x) => (float[a, b, c] y) {{ y = DFT(x, length) }}"
+    model = make_model(text, initializers={"length": np.array(128)})
+    x = np.random.default_rng(0).standard_normal((3, size, 2)).astype(np.float32)
+    found = run_model_once(model)({"x": x})[0]
+    expected = np.fft.fft(x[..., 0] + 1j * x[..., 1], 128, axis=1)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=3e-5)

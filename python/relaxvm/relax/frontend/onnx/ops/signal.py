@@ -13,8 +13,8 @@ from relaxvm.relax import op
 
 from ..errors import UnsupportedModel
 from ..graph import Graph
+from ..padding import pad_constant
 from ..registry import Axes, Dims, Expr, onnx_op
-from ..scalars import is_symbolic
 from ..values import Value
 
 TURN = 6.283185307179586
@@ -114,12 +114,7 @@ def _in_two_steps(g: Graph, x: tuple, p: int, q: int, bins: int, inverse: bool) 
 def _fitted(g: Graph, x: Any, size: Any, length: Any) -> Any:
     """Cut, or filled up with zeros."""
     axis = g.rank(x) - 1
-    if is_symbolic(size) or is_symbolic(length):
-        raise UnsupportedModel("dft_length and the signal's length must be known or equal")
-    if length < size:
-        return g.emit(op.strided_slice(x, axes=[axis], begin=[0], end=[length]))
-    widths = [0] * (2 * axis + 1) + [length - size]
-    return g.emit(op.nn.pad(x, pad_width=widths, pad_value=0.0))
+    return pad_constant(g, x, [0] * (axis + 1), [0] * axis + [g.scalars.sub(length, size)], 0.0)
 
 
 def _parts(g: Graph, x: Any) -> tuple:
