@@ -38,10 +38,7 @@ class WidestElement : public tir::StmtVisitor {
 
   void VisitBufferLoad(const BufferLoadObj* load) override {
     const bool is_index = std::exchange(in_index_, true);
-    const bool varies = std::any_of(load->indices.begin(), load->indices.end(), [&](const Expr& i) {
-      return lane_axis_ != nullptr && UsesVar(i, lane_axis_->var);
-    });
-    if (!is_index || varies) Take(Buffer(load->buffer).elem_dtype());
+    if (!is_index || Varies(load)) Take(Buffer(load->buffer).elem_dtype());
     StmtVisitor::VisitBufferLoad(load);
     in_index_ = is_index;
   }
@@ -54,6 +51,11 @@ class WidestElement : public tir::StmtVisitor {
 
  private:
   void Take(DLDataType type) { bytes = std::max(bytes, SizeInBytes(type)); }
+  bool Varies(const BufferLoadObj* load) const {
+    return lane_axis_ != nullptr &&
+           std::any_of(load->indices.begin(), load->indices.end(),
+                       [&](const Expr& i) { return UsesVar(i, lane_axis_->var); });
+  }
 
   const Axis* lane_axis_;
   bool in_index_ = false;

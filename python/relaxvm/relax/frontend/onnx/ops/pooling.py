@@ -97,7 +97,7 @@ def average_of_all(g, x, kernel, auto_pad, ceil_mode, dilations, pads, strides):
     x, pads = resolve_padding(g, x, auto_pad, pads, kernel, strides, dilations, 0.0)
     x, pads, out, _ = _round_up(g, x, kernel, dilations, pads, strides, ceil_mode, False)
     y = _pool(g, x, _AVERAGE, 0.0, kernel, "NOTSET", 0, dilations, pads, strides, True)
-    return y if out is None else take_first(g, g.emit(y), out)
+    return take_first(g, g.emit(y), out)
 
 
 def _pool(
@@ -130,7 +130,7 @@ def _pool(
         count_include_pad=count_include_pad,
         layout=_LAYOUT[n],
     )
-    return y if out is None else take_first(g, g.emit(y), out)
+    return take_first(g, g.emit(y), out)
 
 
 def _max_and_place(g, x, lowest, window, columns_first):
@@ -150,7 +150,7 @@ def _max_and_place(g, x, lowest, window, columns_first):
     before, after = [0, 0, *pads[:n]], [0, 0, *pads[n:]]
     x, place = (g.emit(pad_constant(g, v, before, after, w)) for v, w in ((x, lowest), (place, -1)))
     whole = window_counts(s, g.shape(x)[2:], kernel, strides, dilations, [0] * 2 * n)
-    counts = whole if out is None else [w if o is None else o for w, o in zip(whole, out[2:])]
+    counts = [w if o is None else o for w, o in zip(whole, out[2:])]
     ends = [s.add(s.mul(s.sub(c, 1), step), 1) for c, step in zip(counts, strides)]
     best = at = None
     for tap in itertools.product(*(range(0, k * d, d) for k, d in zip(kernel, dilations))):
@@ -217,7 +217,7 @@ def _round_up(g, x, kernel, dilations, pads, strides, ceil_mode, count_include_p
     is_less = [isinstance(r, int) and -step < r < 0 for r, step in zip(room, strides)]
     ups = [step > 1 and (bool(ceil_mode) or less) for step, less in zip(strides, is_less)]
     if not any(ups):
-        return x, pads, None, count_include_pad
+        return x, pads, [None] * (n + 2), count_include_pad
     if count_include_pad and any(pads):
         widths = [0, 0, 0, 0] + [p for i in range(n) for p in (pads[i], pads[n + i])]
         x = g.emit(op.nn.pad(x, pad_width=widths, pad_value=0.0, pad_mode="constant"))
