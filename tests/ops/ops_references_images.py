@@ -136,8 +136,12 @@ def _cubic(d: Array, a: float) -> Array:
 
 
 def grid_sample(
-    x: Array, grid: Array, method: str, padding_mode: str, align_corners: bool
+    x: Array, grid: Array, method: str, layout: str, padding_mode: str, align_corners: bool
 ) -> Array:
+    if layout.endswith("C"):
+        moved = np.moveaxis(x, -1, 1)
+        sampled = grid_sample(moved, grid, method, "NCHW", padding_mode, align_corners)
+        return np.moveaxis(sampled, 1, -1)
     count = x.ndim - 2
 
     def fold(p: float, n: int) -> float:
@@ -275,7 +279,11 @@ def roi_align(data: Array, rois: Array, pooled_size: Ints, scale: float, ratio: 
     return out
 
 
-def roi_pool(data: Array, rois: Array, pooled_size: Ints, scale: float) -> Array:
+def roi_pool(
+    data: Array, rois: Array, pooled_size: Ints, scale: float, layout: str = "NCHW"
+) -> Array:
+    if layout == "NHWC":
+        return np.moveaxis(roi_pool(np.moveaxis(data, 3, 1), rois, pooled_size, scale), 1, 3)
     count, channels, height, width = data.shape
     cells = (pooled_size, pooled_size) if isinstance(pooled_size, int) else tuple(pooled_size)
     cells = cells * 2 if len(cells) == 1 else cells

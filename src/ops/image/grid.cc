@@ -63,8 +63,9 @@ Type InferGridSample(TypeCtx& ctx, const GridSample& a) {
   TensorType x = ctx.Float(0);
   TensorType grid = ctx.Float(1);
   ctx.SameDtype(0, 1);
-  if (a.layout != "NCHW" && a.layout != "NCDHW") {
-    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW' or 'NCDHW', got '", a.layout, "'");
+  if (a.layout != "NCHW" && a.layout != "NCDHW" && a.layout != "NHWC" && a.layout != "NDHWC") {
+    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW', 'NHWC', 'NCDHW' or 'NDHWC', got '",
+              a.layout, "'");
   }
   const auto ndim = static_cast<int64_t>(a.layout.size());
   ctx.CheckRank(0, ndim);
@@ -88,8 +89,10 @@ Type InferGridSample(TypeCtx& ctx, const GridSample& a) {
               ", ...) with the batch of data: data ", DescribeType(x), ", grid ",
               DescribeType(grid));
   }
-  Dims out{(*xs)[0], (*xs)[1]};
+  const size_t channel = Layout(a.layout).At('C');
+  Dims out{(*xs)[0]};
   for (int64_t d = 2; d < ndim; ++d) out.push_back((*gs)[d]);
+  out.insert(out.begin() + channel, (*xs)[channel]);
   return ctx.Result(out, x->dtype);
 }
 
@@ -174,10 +177,8 @@ class Sampler {
   DLDataType real_;
 };
 
-// From this many channels on, taps are computed once for all of them.
-constexpr int64_t kManyChannels = 4;
-
-// The taps of the places of one axis, in memory: what lies outside has the index -1.
+// The taps of the places of one axis, in memory once for all channels: what lies outside has the
+// index -1.
 std::vector<std::pair<Tensor, Tensor>> StoredTaps(const Sampler& sampler, const Tensor& grid,
                                                   int64_t axis, const Expr& extent,
                                                   DLDataType real) {
@@ -212,23 +213,19 @@ Tensors ComputeGridSample(const ComputeArgs& in, const GridSample& a) {
   const Tensor &x = in[0], &grid = in[1];
   DLDataType dtype = in.OutDtype();
   DLDataType real = WideDtype(dtype);
+  const Layout layout(a.layout);
   const int num_spatial = x.ndim() - 2;
+  const size_t channel = layout.At('C'), first = channel == 1 ? 2 : 1;  // spatial axis
   Dims extents;
-  for (int s = 0; s < num_spatial; ++s) extents.push_back(x->shape[2 + s]);
+  for (int s = 0; s < num_spatial; ++s) extents.push_back(x->shape[first + s]);
   const Sampler sampler(a, real);
-  const auto* channels = x->shape[1].as<ir::IntImmObj>();
-  const bool shares = channels == nullptr || channels->value >= kManyChannels;
   // The grid names the last axis first.
   std::vector<std::vector<std::pair<Tensor, Tensor>>> stored;
-  for (int s = 0; s < num_spatial && shares; ++s)
+  for (int s = 0; s < num_spatial; ++s)
     stored.push_back(StoredTaps(sampler, grid, num_spatial - 1 - s, extents[s], real));
   auto taps_of = [&](int s, const Indices& i) -> std::vector<Tap> {
     Indices at = i;
-    if (!shares) {
-      at.Set(1, Expr(int64_t{num_spatial - 1 - s}));
-      return sampler.Taps(sampler.Place(Widen(grid(at)), extents[s]), extents[s]);
-    }
-    at.erase(at.begin() + 1);
+    at.erase(at.begin() + channel);
     std::vector<Tap> taps;
     for (const auto& [indices, weights] : stored[s]) {
       Expr index = ir::Cast(Int(64), indices(at));
@@ -253,7 +250,7 @@ Tensors ComputeGridSample(const ComputeArgs& in, const GridSample& a) {
       Expr sum;
       for (const Tap& tap : taps[s]) {
         Indices next = at;
-        next.Set(2 + s, tap.index);
+        next.Set(first + s, tap.index);
         Expr both = tap.inside.defined() && inside.defined() ? ir::And(inside, tap.inside)
                     : tap.inside.defined()                   ? tap.inside
                                                              : inside;
@@ -293,12 +290,12 @@ OpDef image_grid_sample() {
       .args = {{"data", "The images."},
                {"grid", "[batch, number of spatial axes, ...]: places, the last axis first."}},
       .attrs = {{"method", &GridSample::method, "'bilinear', 'nearest' or 'bicubic'."},
-                {"layout", &GridSample::layout, "'NCHW' or 'NCDHW'."},
+                {"layout", &GridSample::layout, "'NCHW', 'NHWC', 'NCDHW' or 'NDHWC'."},
                 {"padding_mode", &GridSample::padding_mode,
                  "What lies outside: 'zeros', the 'border', or the image's 'reflection'."},
                 {"align_corners", &GridSample::align_corners,
                  "-1 and 1 are the middles of the first and last element, not their edges."}},
-      .reference = "out = grid_sample(data, grid, method, padding_mode, align_corners)",
+      .reference = "out = grid_sample(data, grid, method, layout, padding_mode, align_corners)",
       .samples = {{{"data: f32[2, 3, 4, 5]", "grid: f32[2, =2, 6, 7]"}},
                   {{"data: f32[1, 2, 4, 5]", "grid: f32[1, =2, 3, 6]", "padding_mode='border'",
                     "align_corners=False"}},
@@ -306,9 +303,14 @@ OpDef image_grid_sample() {
                     "padding_mode='reflection'"}},
                   {{"data: f32[1, 1, 4, 5]", "grid: f32[1, =2, 3, 6]", "method='nearest'",
                     "padding_mode='reflection'", "align_corners=False"}},
-                  {{"data: f32[1, 2, 3, 4, 5]", "grid: f32[1, =3, 2, 3, 6]", "layout='NCDHW'"}}},
+                  {{"data: f32[1, 2, 3, 4, 5]", "grid: f32[1, =3, 2, 3, 6]", "layout='NCDHW'"}},
+                  {{"data: f32[2, 4, 5, 3]", "grid: f32[2, =2, 6, 7]", "layout='NHWC'"}},
+                  {{"data: f32[2, 4, 5, 9]", "grid: f32[2, =2, 2, 3]", "layout='NHWC'",
+                    "padding_mode='border'"}},
+                  {{"data: f32[1, 3, 4, 5, 2]", "grid: f32[1, =3, 2, 3, 6]", "layout='NDHWC'"}}},
       .type = InferGridSample,
       .compute = ComputeGridSample,
+      .layout = ImageLayout({"NCHW", "NHWC", "NCDHW", "NDHWC"}),
       .exceptions = {{"bf16", "places rounded to 8 bits fall on other elements"},
                      {"f16", "places rounded to 11 bits fall on other elements"}},
   });

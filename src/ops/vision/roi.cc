@@ -21,16 +21,14 @@ struct Roi {
   std::string mode = "avg";
 };
 
-// `takes_last`: channels may stand last.
-Type InferRoi(TypeCtx& ctx, const Roi& a, bool takes_last) {
+Type InferRoi(TypeCtx& ctx, const Roi& a) {
   TensorType x = ctx.Float(0), rois = ctx.Float(1);
   ctx.SameDtype(0, 1);
   ctx.CheckRank(0, 4);
   ctx.CheckRank(1, 2);
-  const bool last = a.layout == "NHWC" && takes_last;
+  const bool last = a.layout == "NHWC";
   if (a.layout != "NCHW" && !last) {
-    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW'", takes_last ? " or 'NHWC'" : "",
-              ", got '", a.layout, "'");
+    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW' or 'NHWC', got '", a.layout, "'");
   }
   if (a.mode != "avg" && a.mode != "max") {
     ctx.Error(ErrorKind::kValueError, "mode must be 'avg' or 'max', got '", a.mode, "'");
@@ -52,6 +50,7 @@ void SpreadSize(Roi& a) {
   if (a.pooled_size.size() == 1) a.pooled_size.push_back(a.pooled_size[0]);
 }
 
+// The cells of a region, many channels of a cell at once: where they read is found once for all.
 class RoiBody {
  public:
   RoiBody(const Roi& a, const Buffer& data, const Buffer& rois, const Buffer& out)
@@ -61,9 +60,54 @@ class RoiBody {
         rois_(rois),
         out_(out),
         real_(WideDtype(data.elem_dtype())) {}
+  virtual ~RoiBody() = default;
+
+  Stmt Run() {
+    if (last_) return AllChannels(data_);
+    const Buffer turned("turned", {data_.shape()[0], height(), width(), channels()},
+                        data_.elem_dtype());
+    const Stmt all = Sequence({tir::AllocBuffer(turned), Turn(turned), AllChannels(turned)});
+    const Expr reads =
+        rois_.shape()[0] * Expr(a_.pooled_size[0] * a_.pooled_size[1]) * Expr(SamplesOfCell());
+    const Expr places = data_.shape()[0] * height() * width();
+    return tir::IfThenElse(ir::GreaterEqual(reads * Expr(kReadsOfMove), places), all,
+                           SomeChannels());
+  }
 
  protected:
-  static constexpr int64_t kWorkOfElement = 16;
+  // Where elements are read: data, or a copy of it whose channels stand last.
+  struct Images {
+    Buffer buffer;
+    bool last;   // channels
+    Expr image;  // the one that is read
+
+    Expr Load(const Expr& channel, const Expr& row, const Expr& column) const {
+      return buffer.Load(last ? Indices{image, row, column, channel}
+                              : Indices{image, channel, row, column});
+    }
+  };
+
+  // Channels of a cell that are computed together, and where their totals stand.
+  struct Channels {
+    Expr first, count;
+    Buffer totals;
+    std::function<Indices(const Expr& c)> at;  // channel first + c
+
+    Stmt Each(const std::function<Expr(const Expr& total, const Expr& c)>& next) const {
+      return VectorNest({count}, [&](const Indices& c) {
+        return tir::BufferStore(totals, next(totals.Load(at(c[0])), c[0]), at(c[0]));
+      });
+    }
+  };
+
+  // What a row of cells finds once, and the totals of its cell in column `j`.
+  struct Row {
+    Stmt bind;
+    std::function<Stmt(const Expr& j, const Images& images, const Channels& channels)> totals;
+  };
+  virtual Row RowOf(const Expr& r, const Expr& i) const = 0;
+  // Of each channel: about how many are read.
+  virtual int64_t SamplesOfCell() const { return kFewSamples; }
 
   // `i` (image or region, channel, row, column) in the order of data and result.
   Indices Placed(const Indices& i) const { return last_ ? Indices{i[0], i[2], i[3], i[1]} : i; }
@@ -93,31 +137,100 @@ class RoiBody {
   bool last_;  // channels
   Buffer data_, rois_, out_;
   DLDataType real_;
+
+ private:
+  static constexpr int64_t kWorkOfElement = 16;
+  static constexpr int64_t kReadsOfMove = 3;  // elements moved while one sample is read, by planes
+  static constexpr int64_t kFewSamples = 4;   // of a cell that has as many as it needs
+  static constexpr int64_t kBlock = 16;       // channels, and columns, that are read together
+
+  // A row of cells, `count` channels (of at most `room`) from `first` on.
+  Stmt RowOfCells(const Expr& r, const Expr& i, const Buffer& images, bool last, const Expr& first,
+                  const Expr& count, const Expr& room) const {
+    const Row cells = RowOf(r, i);
+    const ir::Var j("j", Int(64)), image("image", Int(64));
+    const Buffer totals("totals", {room}, real_);
+    ffi::Array<Stmt> row{cells.bind, tir::Bind(image, Image(r))}, cell;
+    if (last_ && out_.elem_dtype() == real_) {
+      const Channels channels{first, count, out_,
+                              [&](const Expr& c) { return Indices{r, i, j, first + c}; }};
+      cell.push_back(cells.totals(j, {images, last, image}, channels));
+    } else {
+      const Channels channels{first, count, totals, [](const Expr& c) { return Indices{c}; }};
+      row.push_back(tir::AllocBuffer(totals));
+      cell.push_back(cells.totals(j, {images, last, image}, channels));
+      cell.push_back(LoopNest({count}, [&](const Indices& c) {
+        return Store({r, first + c[0], i, j}, totals.Load({c[0]}));
+      }));
+    }
+    row.push_back(
+        tir::For(j, Expr(0), Expr(a_.pooled_size[1]), tir::ForKind::kSerial, Sequence(cell)));
+    return Sequence(row);
+  }
+
+  // Channels stand last: all of a cell at once.
+  Stmt AllChannels(const Buffer& images) const {
+    const Expr work = Expr(a_.pooled_size[1]) * (channels() + Expr(kFewSamples * kWorkOfElement));
+    return ParallelNest({rois_.shape()[0], Expr(a_.pooled_size[0])}, work, [&](const Indices& i) {
+      return RowOfCells(i[0], i[1], images, true, Expr(0), channels(), channels());
+    });
+  }
+
+  // Each channel is a plane: some planes at once, so that the parts that are read stay in the
+  // cache.
+  Stmt SomeChannels() const {
+    const Expr room(kBlock), work(a_.pooled_size[1] * kBlock * kWorkOfElement);
+    const Dims lines{rois_.shape()[0], ir::CeilDiv(channels(), room), Expr(a_.pooled_size[0])};
+    return ParallelNest(lines, work, [&](const Indices& i) {
+      const ir::Var first("first", Int(64)), count("count", Int(64));
+      return Sequence({tir::Bind(first, i[1] * room),
+                       tir::Bind(count, ir::Min(channels() - Expr(first), room)),
+                       RowOfCells(i[0], i[2], data_, false, first, count, room)});
+    });
+  }
+
+  // Copies data into `turned`, channels last.
+  Stmt Turn(const Buffer& turned) const {
+    const Dims lines{data_.shape()[0], height()};
+    return ParallelNest(lines, width() * channels(), [&](const Indices& i) {
+      const Dims blocks{ir::CeilDiv(channels(), Expr(kBlock)), ir::CeilDiv(width(), Expr(kBlock))};
+      return LoopNest(
+          blocks,
+          [&](const Indices& b) {
+            auto left = [&](const Expr& extent, const Expr& block) {
+              return ir::Min(extent - block * Expr(kBlock), Expr(kBlock));
+            };
+            return LoopNest(
+                {left(width(), b[1]), left(channels(), b[0])},
+                [&](const Indices& k) {
+                  const Expr column = b[1] * Expr(kBlock) + k[0],
+                             channel = b[0] * Expr(kBlock) + k[1];
+                  return tir::BufferStore(turned, data_.Load({i[0], channel, i[1], column}),
+                                          {i[0], i[1], column, channel});
+                },
+                "k");
+          },
+          "b");
+    });
+  }
 };
 
-// The mean (or greatest) of interpolated samples in each cell.  The place of a sample is found once
-// for many channels.
+// The mean (or greatest) of interpolated samples in each cell.
 class AlignBody : public RoiBody {
  public:
   using RoiBody::RoiBody;
 
-  Stmt Run() {
-    if (last_) return AllChannels(data_);
-    const Buffer turned("turned", {data_.shape()[0], height(), width(), channels()},
-                        data_.elem_dtype());
-    const Stmt all = Sequence({tir::AllocBuffer(turned), Turn(turned), AllChannels(turned)});
-    const int64_t samples = a_.sample_ratio > 0 ? a_.sample_ratio * a_.sample_ratio : kFewSamples;
-    const Expr reads =
-        rois_.shape()[0] * Expr(a_.pooled_size[0] * a_.pooled_size[1]) * Expr(samples);
-    const Expr places = data_.shape()[0] * height() * width();
-    return tir::IfThenElse(ir::GreaterEqual(reads * Expr(kReadsOfMove), places), all,
-                           SomeChannels());
-  }
-
  private:
-  static constexpr int64_t kReadsOfMove = 3;  // elements moved while one sample is read, by planes
-  static constexpr int64_t kFewSamples = 4;   // of a cell that has as many as it needs
-  static constexpr int64_t kBlock = 16;       // channels, and columns, that are read together
+  Row RowOf(const Expr& r, const Expr& i) const override {
+    const Samples s = SamplesOf(r);
+    return {Sequence({s.y.bind, s.x.bind}),
+            [this, s, i](const Expr& j, const Images& images, const Channels& channels) {
+              return Totals(s, i, j, images, channels);
+            }};
+  }
+  int64_t SamplesOfCell() const override {
+    return a_.sample_ratio > 0 ? a_.sample_ratio * a_.sample_ratio : RoiBody::SamplesOfCell();
+  }
 
   struct Axis {
     ir::Var begin, cell, count;
@@ -163,7 +276,7 @@ class AlignBody : public RoiBody {
   // One cell: its samples' places, and the neighbours of each.
   struct Samples {
     Axis y, x;
-    ir::Var image{"image", Int(64)}, iy{"iy", Int(64)}, ix{"ix", Int(64)};
+    ir::Var iy{"iy", Int(64)}, ix{"ix", Int(64)};
     ir::Var row, column;
     Neighbours v, h;
 
@@ -200,30 +313,6 @@ class AlignBody : public RoiBody {
   }
   bool IsAverage() const { return a_.mode == "avg"; }
 
-  // Where samples are read: data, or a copy of it whose channels stand last.
-  struct Images {
-    Buffer buffer;
-    bool last;  // channels
-
-    Expr Load(const Expr& image, const Expr& channel, const Expr& row, const Expr& column) const {
-      return buffer.Load(last ? Indices{image, row, column, channel}
-                              : Indices{image, channel, row, column});
-    }
-  };
-
-  // Channels of a cell that are computed together, and where their totals stand.
-  struct Channels {
-    Expr first, count;
-    Buffer totals;
-    std::function<Indices(const Expr& c)> at;  // channel first + c
-
-    Stmt Each(const std::function<Expr(const Expr& total, const Expr& c)>& next) const {
-      return VectorNest({count}, [&](const Indices& c) {
-        return tir::BufferStore(totals, next(totals.Load(at(c[0])), c[0]), at(c[0]));
-      });
-    }
-  };
-
   // Adds a sample that is not outside.
   Stmt AddSample(const Samples& s, const Images& images, const Channels& channels) const {
     const Expr up = Real(1) - s.v.share, left = Real(1) - s.h.share;
@@ -236,7 +325,7 @@ class AlignBody : public RoiBody {
     }
     all.push_back(channels.Each([&](const Expr& total, const Expr& c) {
       auto part = [&](const Expr& row, const Expr& column, size_t k) {
-        return Real(images.Load(s.image, channels.first + c, row, column)) * Expr(bound[k]);
+        return Real(images.Load(channels.first + c, row, column)) * Expr(bound[k]);
       };
       const Expr parts[] = {part(s.v.low, s.h.low, 0), part(s.v.low, s.h.high, 1),
                             part(s.v.high, s.h.low, 2), part(s.v.high, s.h.high, 3)};
@@ -257,87 +346,12 @@ class AlignBody : public RoiBody {
         {channels.Each([&](const Expr&, const Expr&) { return First(); }), Each(s, i, j, sample),
          channels.Each([&](const Expr& total, const Expr&) { return Finished(s, total); })});
   }
-
-  // A row of cells, `count` channels (of at most `room`) from `first` on.
-  Stmt RowOfCells(const Expr& r, const Expr& i, const Images& images, const Expr& first,
-                  const Expr& count, const Expr& room) const {
-    const Samples s = SamplesOf(r);
-    const ir::Var j("j", Int(64));
-    const Buffer totals("totals", {room}, real_);
-    ffi::Array<Stmt> row{s.y.bind, s.x.bind, tir::Bind(s.image, Image(r))}, cell;
-    if (last_ && out_.elem_dtype() == real_) {
-      const Channels channels{first, count, out_,
-                              [&](const Expr& c) { return Indices{r, i, j, first + c}; }};
-      cell.push_back(Totals(s, i, j, images, channels));
-    } else {
-      const Channels channels{first, count, totals, [](const Expr& c) { return Indices{c}; }};
-      row.push_back(tir::AllocBuffer(totals));
-      cell.push_back(Totals(s, i, j, images, channels));
-      cell.push_back(LoopNest({count}, [&](const Indices& c) {
-        return Store({r, first + c[0], i, j}, totals.Load({c[0]}));
-      }));
-    }
-    row.push_back(
-        tir::For(j, Expr(0), Expr(a_.pooled_size[1]), tir::ForKind::kSerial, Sequence(cell)));
-    return Sequence(row);
-  }
-
-  // Channels stand last: all of a cell at once.
-  Stmt AllChannels(const Buffer& images) const {
-    const Expr work = Expr(a_.pooled_size[1]) * (channels() + Expr(kFewSamples * kWorkOfElement));
-    return ParallelNest({rois_.shape()[0], Expr(a_.pooled_size[0])}, work, [&](const Indices& i) {
-      return RowOfCells(i[0], i[1], {images, true}, Expr(0), channels(), channels());
-    });
-  }
-
-  // Each channel is a plane: some planes at once, so that the parts that are read stay in the
-  // cache.
-  Stmt SomeChannels() const {
-    const Expr room(kBlock), work(a_.pooled_size[1] * kBlock * kWorkOfElement);
-    const Dims lines{rois_.shape()[0], ir::CeilDiv(channels(), room), Expr(a_.pooled_size[0])};
-    return ParallelNest(lines, work, [&](const Indices& i) {
-      const ir::Var first("first", Int(64)), count("count", Int(64));
-      return Sequence({tir::Bind(first, i[1] * room),
-                       tir::Bind(count, ir::Min(channels() - Expr(first), room)),
-                       RowOfCells(i[0], i[2], {data_, false}, first, count, room)});
-    });
-  }
-
-  // Copies data into `turned`, channels last.
-  Stmt Turn(const Buffer& turned) const {
-    const Dims lines{data_.shape()[0], height()};
-    return ParallelNest(lines, width() * channels(), [&](const Indices& i) {
-      const Dims blocks{ir::CeilDiv(channels(), Expr(kBlock)), ir::CeilDiv(width(), Expr(kBlock))};
-      return LoopNest(
-          blocks,
-          [&](const Indices& b) {
-            auto left = [&](const Expr& extent, const Expr& block) {
-              return ir::Min(extent - block * Expr(kBlock), Expr(kBlock));
-            };
-            return LoopNest(
-                {left(width(), b[1]), left(channels(), b[0])},
-                [&](const Indices& k) {
-                  const Expr column = b[1] * Expr(kBlock) + k[0],
-                             channel = b[0] * Expr(kBlock) + k[1];
-                  return tir::BufferStore(turned, data_.Load({i[0], channel, i[1], column}),
-                                          {i[0], i[1], column, channel});
-                },
-                "k");
-          },
-          "b");
-    });
-  }
 };
 
 // The greatest element of each cell, whose borders are rounded.
 class PoolBody : public RoiBody {
  public:
   using RoiBody::RoiBody;
-
-  Stmt Run() {
-    return ParallelNest(out_.shape(), Expr(kWorkOfElement),
-                        [&](const Indices& i) { return Element(i); });
-  }
 
  private:
   struct Range {
@@ -358,25 +372,27 @@ class PoolBody : public RoiBody {
     return {bounded(low), bounded(high)};
   }
 
-  Stmt Element(const Indices& i) const {
-    Range rows = CellOf(i[0], 2, 4, a_.pooled_size[0], i[2], height());
-    Range columns = CellOf(i[0], 1, 3, a_.pooled_size[1], i[3], width());
-    Cell greatest("greatest", real_);
-    ir::Var y("y", Int(64)), x("x", Int(64)), image("image", Int(64));
-    ir::Var y0("y0", Int(64)), y1("y1", Int(64)), x0("x0", Int(64)), x1("x1", Int(64));
-    Expr value = Real(data_.Load(Placed({image, i[1], y, x})));
-    Stmt look = greatest.Set(ir::Max(greatest.Get(), value));
-    Stmt loop = tir::For(
-        y, y0, ir::Max(Expr(y1) - Expr(y0), Expr(0)), tir::ForKind::kSerial,
-        tir::For(x, x0, ir::Max(Expr(x1) - Expr(x0), Expr(0)), tir::ForKind::kSerial, look));
-    Expr empty = ir::Or(ir::LessEqual(y1, y0), ir::LessEqual(x1, x0));
-    loop = tir::IfThenElse(ir::Not(IsEmpty()), loop);
-    empty = ir::Or(IsEmpty(), empty);
-    return Sequence({tir::Bind(image, Image(i[0])), tir::Bind(y0, rows.begin),
-                     tir::Bind(y1, rows.end), tir::Bind(x0, columns.begin),
-                     tir::Bind(x1, columns.end), greatest.Alloc(),
-                     greatest.Set(ir::MinValue(real_)), loop,
-                     Store(i, ir::Select(empty, Real(0), greatest.Get()))});
+  Row RowOf(const Expr& r, const Expr& i) const override {
+    const Range rows = CellOf(r, 2, 4, a_.pooled_size[0], i, height());
+    const ir::Var y0("y0", Int(64)), y1("y1", Int(64));
+    const Stmt bind = Sequence({tir::Bind(y0, rows.begin), tir::Bind(y1, rows.end)});
+    auto totals = [=, this](const Expr& j, const Images& images, const Channels& channels) {
+      const Range columns = CellOf(r, 1, 3, a_.pooled_size[1], j, width());
+      const ir::Var x0("x0", Int(64)), x1("x1", Int(64)), y("y", Int(64)), x("x", Int(64));
+      const Stmt look = channels.Each([&](const Expr& total, const Expr& c) {
+        return ir::Max(total, Real(images.Load(channels.first + c, y, x)));
+      });
+      auto all = [](const ir::Var& at, const ir::Var& from, const ir::Var& to, const Stmt& body) {
+        const Expr count = ir::Max(Expr(to) - Expr(from), Expr(0));
+        return tir::For(at, from, count, tir::ForKind::kSerial, body);
+      };
+      const Expr empty = ir::Or(IsEmpty(), ir::Or(ir::LessEqual(y1, y0), ir::LessEqual(x1, x0)));
+      const Expr first = ir::Select(empty, Real(0), ir::MinValue(real_));
+      return Sequence({tir::Bind(x0, columns.begin), tir::Bind(x1, columns.end),
+                       channels.Each([&](const Expr&, const Expr&) { return first; }),
+                       tir::IfThenElse(ir::Not(empty), all(y, y0, y1, all(x, x0, x1, look)))});
+    };
+    return {bind, totals};
   }
 };
 
@@ -418,7 +434,7 @@ OpDef vision_roi_align() {
                     "spatial_scale=1.0", "mode='max'"}},
                   {{"data: f32[2, 8, 9, 3]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
                     "spatial_scale=0.5", "layout='NHWC'"}}},
-      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, true); },
+      .type = InferRoi,
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<AlignBody>(in, a, "roi_align"); },
       .complete = SpreadSize,
@@ -434,16 +450,19 @@ OpDef vision_roi_pool() {
       .args = {kData, kRois},
       .attrs = {{"pooled_size", &Roi::pooled_size, "Cells along height and width.", true},
                 {"spatial_scale", &Roi::spatial_scale, "Factor of the corners.", true},
-                {"layout", &Roi::layout, "'NCHW'."}},
-      .reference = "out = roi_pool(data, rois, pooled_size, spatial_scale)",
+                {"layout", &Roi::layout, "'NCHW' or 'NHWC'."}},
+      .reference = "out = roi_pool(data, rois, pooled_size, spatial_scale, layout)",
       .samples = {{{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
                     "spatial_scale=1.0"}},
                   {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..9", "pooled_size=2",
-                    "spatial_scale=0.5"}}},
-      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, false); },
+                    "spatial_scale=0.5"}},
+                  {{"data: f32[2, 8, 9, 3]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
+                    "spatial_scale=0.5", "layout='NHWC'"}}},
+      .type = InferRoi,
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<PoolBody>(in, a, "roi_pool"); },
       .complete = SpreadSize,
+      .layout = ImageLayout({"NCHW", "NHWC"}),
       .exceptions = {std::begin(kSmall), std::end(kSmall)},
   });
 }

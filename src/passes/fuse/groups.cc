@@ -6,6 +6,7 @@
 //   contraction or reduction    into  elementwise work on its result (bias, activation, residual,
 //   scale, cast)
 //   a permutation, padding      into  the product (also attention) that alone reads it
+// What a call samples at places that tensors tell, several for an element, is made before it.
 // A region between a call and its post-dominator has one way out, so joining it never makes a
 // cycle.
 #include "passes/fuse/groups.h"
@@ -237,7 +238,7 @@ class Finder {
   void JoinInjective(int n) {
     int to = nodes_[n].post_dominator;
     // The epilogue of an anchor ends where ExtendEpilogue ended it.
-    if (to == kOutside || anchor_[Root(n)] != kOutside) return;
+    if (to == kOutside || anchor_[Root(n)] != kOutside || IsSampled(n)) return;
     int anchor = anchor_[Root(to)];
     if (anchor == to) {
       // Elements of a contraction's operands are read many times: what computes them runs before
@@ -265,6 +266,22 @@ class Finder {
     Join(region);
   }
 
+  tir::PrimFunc Program(const analysis::TirCall& call) {
+    return mod_->Lookup(call.func).as<tir::PrimFunc>().value();
+  }
+
+  bool IsSampled(int n) {
+    const ir::Var made = block_->bindings[n]->var;
+    return std::any_of(nodes_[n].consumers.begin(), nodes_[n].consumers.end(), [&](int user) {
+      if (nodes_[user].kind != FusionKind::kInjective) return false;
+      std::optional<analysis::TirCall> call = analysis::AsCallTir(block_->bindings[user]->value);
+      for (size_t i = 0; i < call->args.size(); ++i) {
+        if (call->args[i].same_as(made) && ReadsAtSites(Program(*call), i)) return true;
+      }
+      return false;
+    });
+  }
+
   // Can the product `to`, the only reader of `n`, read what `n` only permutes or pads?
   bool IsReadInPlace(int n, int to) {
     if (nodes_[n].kind != FusionKind::kInjective || nodes_[to].kind != FusionKind::kContraction ||
@@ -279,12 +296,9 @@ class Finder {
       if (arg.has_value()) return false;
       arg = i;
     }
-    auto program = [&](const analysis::TirCall& call) {
-      return mod_->Lookup(call.func).as<tir::PrimFunc>().value();
-    };
     if (!arg.has_value()) return false;
-    return ReadsWellPermuted(program(*made_by), program(*product), *arg) ||
-           ReadsWellPadded(program(*made_by), program(*product), *arg);
+    return ReadsWellPermuted(Program(*made_by), Program(*product), *arg) ||
+           ReadsWellPadded(Program(*made_by), Program(*product), *arg);
   }
 
   // ---- groups with several outputs

@@ -159,4 +159,24 @@ bool ReadsWellPadded(const tir::PrimFunc& padding, const tir::PrimFunc& product,
   return true;
 }
 
+bool ReadsAtSites(const tir::PrimFunc& program, size_t arg) {
+  const std::vector<tir::Buffer> inputs = analysis::ParamsOf(program).inputs;
+  std::optional<std::vector<analysis::LeafBlock>> blocks = analysis::LeafBlocks(program->body);
+  if (!blocks || arg >= inputs.size()) return false;
+  auto is_site = [&](const tir::BufferLoad& load) {
+    return load->buffer.same_as(inputs[arg]) &&
+           std::any_of(load->indices.begin(), load->indices.end(),
+                       [](const Expr& index) { return !analysis::LoadsIn(index).empty(); });
+  };
+  return std::any_of(blocks->begin(), blocks->end(), [&](const analysis::LeafBlock& leaf) {
+    std::optional<analysis::BlockStores> body = analysis::StoresOf(leaf.realize->block);
+    if (!body) return false;
+    return std::any_of(body->stores.begin(), body->stores.end(),
+                       [&](const tir::BufferStore& store) {
+                         const std::vector<tir::BufferLoad> loads = analysis::LoadsIn(store->value);
+                         return std::count_if(loads.begin(), loads.end(), is_site) > 1;
+                       });
+  });
+}
+
 }  // namespace relaxvm::passes

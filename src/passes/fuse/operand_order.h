@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose operand is a permuted or padded tensor: most read what it is made of as well.
+// How a program reads an operand.  Products whose operand is a permuted or padded tensor: most read
+// what it is made of as well.
 #pragma once
 
 #include <cstddef>
@@ -17,5 +18,9 @@ bool ReadsWellPermuted(const tir::PrimFunc& permutation, const tir::PrimFunc& pr
 // Does `padding` surround its argument with one value, and is argument `arg`, which it makes, what
 // windows of `product` pass over?  Sums and maxima leave padding out where they know of it.
 bool ReadsWellPadded(const tir::PrimFunc& padding, const tir::PrimFunc& product, size_t arg);
+
+// Does `program` read argument `arg` several times for an element, at places that other tensors
+// tell?
+bool ReadsAtSites(const tir::PrimFunc& program, size_t arg);
 
 }  // namespace relaxvm::passes

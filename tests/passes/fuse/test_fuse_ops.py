@@ -249,6 +249,24 @@ def test_windows_pass_over_padding_that_is_not_written():
     assert groups(lambda x, n: op.matmul(padded(x, 0), right)) == ["pad", "matmul"]
 
 
+def test_what_is_sampled_is_made_before():
+    """Each element of an image is read by several samples, at places that the grid tells."""
+    op = relax.op
+    grid = relax.const(np.zeros((1, 2, 5, 7), "float32"))
+
+    def sampled(image, method):
+        return op.image.grid_sample(image, grid, method=method)
+
+    def image(x):
+        return op.reshape(op.exp(x), [1, 8, 6, -1])
+
+    assert groups(lambda x, n: sampled(image(x), "bilinear")) == [
+        "fused_exp_reshape",
+        "grid_sample",
+    ]
+    assert groups(lambda x, n: sampled(image(x), "nearest")) == ["fused_exp_reshape_grid_sample"]
+
+
 def test_what_follows_a_reduction_joins_when_asked():
     def build(x, n):
         return relax.op.exp(relax.op.sum(x, axis=2))

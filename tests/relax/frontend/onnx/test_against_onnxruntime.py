@@ -74,6 +74,10 @@ CASES = {
     "max unpool": (
         IMAGE + "{ m, i = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x) "
         "y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(m, i) }", EVEN_IMAGES, 17),
+    "max of regions": (
+        IMAGE + "{ r = Constant<value = float[3,5] {0.0,0.0,0.0,3.0,2.0, 0.0,1.0,1.0,9.0,9.0, "
+        "0.0,2.0,0.0,2.0,0.0}>() y = MaxRoiPool<pooled_shape=[2,3], spatial_scale=0.75>(x, r) }",
+        IMAGES, 17),
     "deformed": (
         IMAGE + "{ o = Conv<pads=[1,1,1,1], strides=[2,1]>(x, moves) "
         "y = DeformConv<pads=[1,1,1,1], strides=[2,1]>(x, weight, o, bias) }", IMAGES, 19),

@@ -32,7 +32,10 @@ def deform_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Expr:
-    """Each tap of each window is sampled where its offset says; then the products are a 1x1 convolution."""
+    """Each tap of each window is sampled where its offset says; then the products are a 1x1 convolution.
+
+    Channels come last all the way: one place is read for all channels that share its offset.
+    """
     if g.rank(x) != 4:
         raise UnsupportedModel(f"works on 4 dimensions; its input has {g.rank(x)}")
     kernel = kernel_dims(g, weight, kernel_shape, 2)
@@ -40,8 +43,9 @@ def deform_conv(
     pads = pads or [0] * 4
     batch, channels, *size = g.shape(x)
     taps, s = math.prod(kernel), g.scalars
-    parts = s.mul(batch, offset_group)
+    parts, depth = s.mul(batch, offset_group), s.floordiv(channels, offset_group)
     counts = window_counts(s, size, kernel, strides, dilations, pads)
+    places = g.product(counts)
     offset = g.checked(offset, [batch, offset_group * taps * 2, *counts])
     offset = g.emit(op.reshape(offset, [parts, taps, 2, *counts]))
     grid = []
@@ -53,29 +57,32 @@ def deform_conv(
         )
         extent = op.astype(g.as_expr(g.dims_value([size[i]], ()), "size"), g.dtype(x))
         centre = op.divide(op.add(op.multiply(moved, g.scalar(2, x)), g.scalar(1, x)), extent)
-        grid.append(
-            op.reshape(
-                op.subtract(centre, g.scalar(1, x)), [parts, 1, s.mul(counts[0], taps), counts[1]]
-            )
-        )
-    depth = s.floordiv(channels, offset_group)
+        at = g.emit(op.subtract(centre, g.scalar(1, x)))
+        grid.append(g.emit(op.reshape(at, [parts, 1, taps, places])))
+    image = g.emit(op.reshape(x, [parts, depth, *size]))
     sampled = op.image.grid_sample(
-        g.emit(op.reshape(x, [parts, depth, *size])),
-        g.emit(op.concat([g.emit(part) for part in grid], axis=1)),
+        g.emit(op.permute_dims(image, [0, 2, 3, 1])),
+        g.emit(op.concat(grid, axis=1)),
         method="bilinear",
-        layout="NCHW",
+        layout="NHWC",
         padding_mode="zeros",
         align_corners=False,
     )
     if mask is not None:
         mask = g.checked(mask, [batch, offset_group * taps, *counts])
-        sampled = op.multiply(
-            op.reshape(g.emit(sampled), [parts, depth, taps, *counts]),
-            op.reshape(mask, [parts, 1, taps, *counts]),
-        )
-    columns = g.emit(op.reshape(g.emit(sampled), [batch, s.mul(channels, taps), *counts]))
+        mask = op.reshape(g.emit(mask), [parts, taps, places, 1])
+        sampled = op.multiply(g.emit(sampled), g.emit(mask))
+    # (batch, offset group, tap, place, channel) to (batch, place, group, tap, channel)
+    sampled = g.emit(op.reshape(g.emit(sampled), [batch, offset_group, taps, places, depth]))
+    sampled = g.emit(op.permute_dims(sampled, [0, 3, 2, 1, 4]))
     outputs, inputs = g.shape(weight)[:2]
-    flat = g.emit(op.reshape(weight, [outputs, s.mul(inputs, taps), 1, 1]))
+    sampled = g.emit(op.reshape(sampled, [batch, places, taps, group, inputs]))
+    sampled = g.emit(op.permute_dims(sampled, [0, 1, 3, 2, 4]))
+    columns = g.emit(op.reshape(sampled, [batch, *counts, s.mul(channels, taps)]))
+    flat = g.emit(op.reshape(weight, [outputs, inputs, taps]))
+    flat = g.emit(op.permute_dims(flat, [0, 2, 1]))
+    flat = g.emit(op.reshape(flat, [outputs, s.mul(inputs, taps), 1, 1]))
+    columns = g.emit(op.permute_dims(columns, [0, 3, 1, 2]))
     return add_bias(g, g.emit(op.nn.conv2d(columns, flat, groups=group)), bias)
 
 
