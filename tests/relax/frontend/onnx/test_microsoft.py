@@ -44,6 +44,28 @@ CASES = {
     "RotaryEmbedding": (
         ROWS + "{ p = Constant<value = int64[1] {1}>() y = com.microsoft.RotaryEmbedding<num_heads=2>(x, p, c, s) }",
         {"c": RNG.standard_normal((16, 2)).astype(f4), "s": RNG.standard_normal((16, 2)).astype(f4)}, SHAPES),
+    "MRotaryEmbedding": (
+        "g (float[n, s, 16] x, int64[3, n, s] i) => (float[a, b, c] y) "
+        "{ y = com.microsoft.MRotaryEmbedding<num_heads=2, mrope_section=[2,1,1]>(x, i, c, d) }",
+        {"c": RNG.standard_normal((9, 4)).astype(f4), "d": RNG.standard_normal((9, 4)).astype(f4)},
+        [{"x": (2, 5, 16), "i": (3, 2, 5)}]),
+    "MRotaryEmbedding interleaved sections": (
+        "g (float[n, 2, s, 20] x, int64[3, n, s] i) => (float[a, b, e, f] y) { y = com.microsoft.MRotaryEmbedding"
+        "<num_heads=2, rotary_embedding_dim=16, mrope_section=[4,2,2], mrope_layout=1, interleaved=1>(x, i, c, d) }",
+        {"c": RNG.standard_normal((9, 8)).astype(f4), "d": RNG.standard_normal((9, 8)).astype(f4)},
+        [{"x": (2, 2, 5, 20), "i": (3, 2, 5)}]),
+    "GatedAdd": (
+        "g (float[n, s, 8] x, float[n, s, 8] z, float[n, s, 1] gate) => (float[a, b, c] y) "
+        "{ y = com.microsoft.GatedAdd(x, z, gate) }", {}, [{"x": (2, 3, 8), "z": (2, 3, 8), "gate": (2, 3, 1)}]),
+    "LinearAttentionGate": (
+        "g (float[n, s, 4] x) => (float[a, b, c] y, float[d, e, f] z) "
+        "{ y, z = com.microsoft.LinearAttentionGate(x, v, w, x) }",
+        {"v": VECTOR[:4], "w": -np.exp(VECTOR[:4])}, [{"x": (2, 3, 4)}]),
+    "LinearAttention of shared queries": (
+        "g (float[n, s, 8] q, float[n, s, 16] k, float[n, s, 12] v, float[n, s, 4] gate) => "
+        "(float[a, b, c] y, float[d, e, f, h] z) { t = Sigmoid(gate) e = Neg(t) y, z = com.microsoft.LinearAttention"
+        "<q_num_heads=2, kv_num_heads=4>(q, k, v, , e, t) }", {},
+        [{"q": (2, 3, 8), "k": (2, 3, 16), "v": (2, 3, 12), "gate": (2, 3, 4)}]),
     "FusedMatMul of moved batches": (
         "g (float[s, n, 8] x, float[n, t, 8] z) => (float[a, b, c] y) "
         "{ y = com.microsoft.FusedMatMul<transBatchA=1, transB=1>(x, z) }",

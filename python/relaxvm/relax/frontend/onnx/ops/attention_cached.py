@@ -12,7 +12,7 @@ from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Dims, Expr, onnx_op
 from .attention import Scores, attend, join_heads, split_heads
-from .fused import turned
+from .rotary import turned
 
 
 @onnx_op("GroupQueryAttention", since=1, domain="com.microsoft")

@@ -40,9 +40,9 @@ def matmul_n_bits(
     if block_size < STRIP or block_size % STRIP:
         raise InvalidModel(f"block_size is a power of 2 from {STRIP} on, not {block_size}")
     blocks = -(-K // block_size)
-    codes = _unpacked(packed.reshape(N, -1), bits)[:, :K]
+    codes = unpacked(packed.reshape(N, -1), bits)[:, :K]
     if zeros is not None and zeros.dtype == np.uint8:
-        zeros = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks]
+        zeros = unpacked(zeros.reshape(N, -1), bits)[:, :blocks]
     grid = None if zeros is None else zeros.reshape(N, blocks)
     weight = BlockWeight(codes, bits, block_size, scales.reshape(N, blocks), grid)
     y = product(g, x, weight, rounds=accuracy_level == 4 and bits != 2)
@@ -70,7 +70,7 @@ def gather_block_quantized(
     if data.dtype != np.uint8 or g.input_type(0) != onnx.TensorProto.UINT8:
         raise UnsupportedModel("only tables of uint8 are supported")
     if zeros is not None:
-        flat = _unpacked(zeros.reshape(-1, zeros.shape[-1]), bits)[:, : scales.shape[-1]]
+        flat = unpacked(zeros.reshape(-1, zeros.shape[-1]), bits)[:, : scales.shape[-1]]
         zeros = flat.reshape(scales.shape).astype(scales.dtype)
     rows = lambda x: g.emit(op.take(g.constant(x), indices, axis=gather_axis))
     packed, scale = rows(data), rows(scales)
@@ -95,6 +95,6 @@ def gather_block_quantized(
     return op.reshape(real, [*shape, size])
 
 
-def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+def unpacked(data: np.ndarray, bits: int) -> np.ndarray:
     parts = [(data >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, axis=-1).reshape(data.shape[0], -1)

@@ -240,110 +240,11 @@ def skip_simplified_layer_normalization(
     return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
 
 
-def turned(g: Graph, x: Any, ids: Any, cos_cache: Any, sin_cache: Any, interleaved: bool) -> Any:
-    """[B, heads, S, depth] with the first elements of depth turned in pairs by the angles of ids [B, S]."""
-    cos, sin = (g.emit(op.take(cache, ids, axis=0)) for cache in (cos_cache, sin_cache))
-    return turned_by(g, x, cos, sin, interleaved)
-
-
-def turned_by(g: Graph, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
-    """The same, by cosines and sines [B, S, half]."""
-    batch, _, length, depth = g.shape(x)
-    half = g.shape(cos)[2]
-    row = lambda a: g.emit(op.expand_dims(g.checked(a, [batch, length, half]), axis=[1]))
-    cos, sin = row(cos), row(sin)
-    width = 2 * half
-    cut = lambda a, b: g.emit(op.strided_slice(x, axes=[3], begin=[a], end=[b], strides=[1]))
-    if interleaved:
-        # Each element and its neighbour, times what both of a pair have: rows stay rows.
-        pairs = cut(0, width)
-        cos, sin = (g.emit(op.repeat(v, 2, axis=3)) for v in (cos, sin))
-        apart = g.emit(op.reshape(pairs, [*g.shape(x)[:3], half, 2]))
-        signed = op.multiply(g.emit(op.flip(apart, axis=4)), g.constant([-1, 1], g.dtype(x)))
-        others = g.emit(op.reshape(g.emit(signed), [*g.shape(x)[:3], width]))
-        y = g.emit(op.add(op.multiply(pairs, cos), op.multiply(others, sin)))
-    else:
-        first, second = cut(0, half), cut(half, width)
-        a = g.emit(op.subtract(op.multiply(first, cos), op.multiply(second, sin)))
-        b = g.emit(op.add(op.multiply(second, cos), op.multiply(first, sin)))
-        y = g.emit(op.concat([a, b], axis=3))
-    return y if g.scalars.same(depth, width) else g.emit(op.concat([y, cut(width, depth)], axis=3))
-
-
-@onnx_op("RotaryEmbedding", since=1, domain=MICROSOFT)
-def rotary_embedding(
-    g: Graph,
-    x: Expr,
-    position_ids: Expr,
-    cos_cache: Expr,
-    sin_cache: Expr,
-    *,
-    interleaved: int = 0,
-    is_packed_batching: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    scale: float = 1.0,
-) -> Expr:
-    """[B, S, hidden] or [B, heads, S, depth]; pairs of elements are turned by the position's angle."""
-    flat = g.rank(x) == 3
-    half = g.shape(cos_cache)[1]
-    if not isinstance(half, int):
-        raise UnsupportedModel("its caches must have a known width")
-    if flat:
-        batch, length, width = g.shape(x)
-        if rotary_embedding_dim and not num_heads:
-            raise InvalidModel("num_heads is needed with rotary_embedding_dim")
-        depth = g.scalars.floordiv(width, num_heads) if num_heads else 2 * half
-        heads = g.scalars.floordiv(width, depth)
-        x = g.emit(op.reshape(x, [batch, length, heads, depth]))
-        x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
-    batch, heads, length, depth = g.shape(x)
-    if not isinstance(depth, int) and not rotary_embedding_dim:
-        depth = 2 * half  # whole heads are turned
-        x = g.checked(x, [batch, heads, length, depth])
-    if g.rank(position_ids) == 2:
-        ids = position_ids
-    else:
-        steps = op.expand_dims(op.arange(0, length, 1, dtype="int64"), axis=[0])
-        first = op.reshape(op.astype(position_ids, "int64"), [1, 1])
-        ids = g.emit(op.broadcast_to(g.emit(op.add(steps, first)), [batch, length]))
-    y = turned(g, x, ids, cos_cache, sin_cache, bool(interleaved))
-    if not flat:
-        return y
-    y = g.emit(op.permute_dims(y, [0, 2, 1, 3]))
-    return op.reshape(y, [batch, length, g.scalars.mul(heads, depth)])
-
-
-@onnx_op("RotaryEmbedding", since=23)
-def rotary_embedding_23(
-    g: Graph,
-    x: Expr,
-    cos_cache: Expr,
-    sin_cache: Expr,
-    position_ids: Expr | None = None,
-    *,
-    interleaved: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-) -> Expr:
-    """Without positions the caches are [B, S, half], a row for each element."""
-    flat = g.rank(x) == 3
-    if flat and not num_heads:
-        raise InvalidModel("num_heads is needed for 3 dimensions")
-    if not isinstance(g.shape(cos_cache)[-1], int):
-        raise UnsupportedModel("its caches must have a known width")
-    batch, length, width = (g.shape(x)[i] for i in (0, 1, 2))
-    if flat:
-        depth = g.scalars.floordiv(width, num_heads)
-        x = g.emit(op.reshape(x, [batch, length, num_heads, depth]))
-        x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
-    if position_ids is None:
-        y = turned_by(g, x, cos_cache, sin_cache, bool(interleaved))
-    else:
-        y = turned(g, x, position_ids, cos_cache, sin_cache, bool(interleaved))
-    if not flat:
-        return y
-    return op.reshape(op.permute_dims(y, [0, 2, 1, 3]), [batch, length, width])
+@onnx_op("GatedAdd", since=1, domain=MICROSOFT)
+def gated_add(g: Graph, x: Expr, y: Expr, gate: Expr, gate_weight: Expr | None = None) -> Expr:
+    if gate_weight is not None:
+        raise UnsupportedModel("a gate that is computed from weights is not supported")
+    return op.add(*g.agree(x, g.emit(op.multiply(*g.agree(y, gate)))))
 
 
 @onnx_op("ExpandDims", since=1, domain=MICROSOFT)

@@ -9,11 +9,15 @@ from typing import Any
 from relaxvm.relax import op
 
 from .. import loops
+from ..broadcasting import fitted
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from ..scalars import is_symbolic
 from ..slicing import Range, take_ranges
 from ..values import Known, Tensor, Value
+
+MICROSOFT = "com.microsoft"
 
 # update_rule -> (the state decays, what the state knows already is taken off the value)
 _RULES = {
@@ -96,6 +100,49 @@ def linear_attention(
     return _narrow(g, y, dtype), _narrow(g, last.expr, state_dtype)
 
 
+@onnx_op("LinearAttention", since=1, domain=MICROSOFT)
+def linear_attention_ms(
+    g: Graph,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    past_state: Expr | None = None,
+    decay: Expr | None = None,
+    beta: Expr | None = None,
+    *,
+    q_num_heads: int,
+    kv_num_heads: int,
+    chunk_size: int = 64,
+    scale: float = 0.0,
+    state_window: int = 0,
+    update_rule: str = "gated_delta",
+) -> tuple:
+    """Several heads of values may share one of queries, too."""
+    if state_window:
+        raise UnsupportedModel("only the state after the last token is supported")
+    if 0 < q_num_heads < kv_num_heads and kv_num_heads % q_num_heads == 0:
+        heads = _of_heads(g, query, q_num_heads)
+        batch, length, _, d_k = g.shape(heads)
+        heads = g.emit(op.repeat(heads, kv_num_heads // q_num_heads, axis=2))
+        repeated = g.emit(op.reshape(heads, [batch, length, g.scalars.mul(kv_num_heads, d_k)]))
+        query, q_num_heads = _narrow(g, repeated, g.dtype(query)), kv_num_heads
+    return linear_attention(
+        g, query, key, value, past_state, decay, beta, q_num_heads=q_num_heads,
+        kv_num_heads=kv_num_heads, chunk_size=chunk_size, scale=scale, update_rule=update_rule,
+    )  # fmt: skip
+
+
+@onnx_op("LinearAttentionGate", since=1, domain=MICROSOFT)
+def linear_attention_gate(
+    g: Graph, a: Expr, dt_bias: Expr, decay_scale: Expr, b: Expr | None = None
+) -> tuple:
+    """What LinearAttention takes as decay and beta, in float32."""
+    steps = g.emit(op.nn.softplus(g.emit(op.add(*g.agree(_wide(g, a), dt_bias)))))
+    decay = g.emit(op.multiply(*g.agree(steps, decay_scale)))
+    beta = None if b is None else _narrow(g, g.emit(op.sigmoid(_wide(g, b))), g.dtype(b))
+    return _narrow(g, decay, g.dtype(a)), beta
+
+
 def _of_heads(g: Graph, x: Any, heads: int) -> Any:
     """[B, T, heads * d] as float32 [B, T, heads, d]."""
     if g.rank(x) != 3:
@@ -110,15 +157,18 @@ def _of_heads(g: Graph, x: Any, heads: int) -> Any:
 def _gates(g: Graph, decay: Any, outer: list, d_k: Any) -> Any:
     """What rows of the state are multiplied by: one number a head, or one a row."""
     width, heads = g.shape(decay)[-1], outer[-1]
-    rows = 1 if g.scalars.same(width, heads) else d_k
+    if is_symbolic(width):  # one of both
+        rows = g.scalars.floordiv(width, heads)
+        decay = fitted(g, g.emit(op.reshape(decay, [*outer, rows, 1])), [*outer, d_k, 1])
+        return g.emit(op.exp(_wide(g, decay)))
+    rows = 1 if width == heads else d_k
     decay = g.checked(decay, [*outer[:2], g.scalars.mul(heads, rows)])
     return g.emit(op.exp(op.reshape(_wide(g, decay), [*outer, rows, 1])))
 
 
 def _rates(g: Graph, beta: Any, outer: list) -> Any:
-    heads = 1 if g.scalars.same(g.shape(beta)[-1], 1) else outer[-1]
-    beta = g.checked(beta, [*outer[:2], heads])
-    return g.emit(op.reshape(_wide(g, beta), [*outer[:2], heads, 1, 1]))
+    beta = fitted(g, beta, outer)
+    return g.emit(op.reshape(_wide(g, beta), [*g.shape(beta), 1, 1]))
 
 
 def _token(g: Graph, x: Any, i: Any, length: Any) -> Any:
@@ -181,7 +231,7 @@ def causal_conv_with_state(
     return y, g.checked(g.emit(state), [batch, channels, before])
 
 
-@onnx_op("CausalConvWithState", since=1, domain="com.microsoft")
+@onnx_op("CausalConvWithState", since=1, domain=MICROSOFT)
 def causal_conv_with_state_ms(
     g: Graph,
     x: Expr,
