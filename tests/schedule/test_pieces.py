@@ -195,3 +195,27 @@ def test_parts_whose_sizes_are_products_lie_where_the_ones_before_end() -> None:
     assert scheduled(mod).count(": T.int64 = end") == 26
     got = run(mod, [*parts[14:], *parts[:14]])
     np.testing.assert_array_equal(got, np.concatenate(parts))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_padding_of_the_outermost_axis_is_a_piece_of_its_own(known: bool) -> None:
+    """Rows before, rows as they are, rows behind; where rows are padded themselves, the middle asks for that alone."""
+    n = 11 if known else relaxvm.tirx.Var("n", "int64")
+    for widths, asks in (([2, 3, 0, 0, 0, 0], False), ([2, 3, 1, 0, 0, 0], True)):
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType([n, 70, 3], "uint8"))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                out = builder.emit_output(op.nn.pad(x, widths, pad_value=7))
+            builder.emit_func_output(out)
+        scheduled = relaxvm.compile(builder.get(), stop_after="scheduled")
+        programs = [f for f in scheduled.functions.values() if not isinstance(f, relax.Function)]
+        text = "".join(f.script() for f in programs)
+        if known:
+            assert ("if_then_else" in text) == asks
+        vm = relax.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())
+        pairs = list(zip(widths[::2], widths[1::2]))
+        for rows in [11] if known else [0, 1, 9]:
+            a = RNG.integers(0, 255, (rows, 70, 3)).astype("uint8")
+            got = vm["main"](relaxvm.runtime.tensor(a)).numpy()
+            np.testing.assert_array_equal(got, np.pad(a, pairs, constant_values=7))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PiecesOf: a stage whose formula chooses by position (concat, stack) becomes several, one for each
-// part of the axis, so that no element is asked where it comes from.
+// PiecesOf: a stage whose formula chooses by position (concat, stack, padding of the outermost
+// axis) becomes several, one for each part of the axis, so that no element is asked where it comes
+// from.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -144,10 +145,11 @@ class Ends : public tir::StmtMutator {
   std::unordered_set<const ffi::Object*> seen_;
 };
 
-// axis < threshold
+// axis < threshold, or else the opposite
 struct Cut {
   size_t axis;
   Expr threshold;
+  bool opposite = false;
 };
 
 // The part [from, to) of an axis.
@@ -236,7 +238,8 @@ class Cutter {
     it->second.first = condition;  // keeps the key alive
     std::optional<Cut>& cut = it->second.second;
     const auto* compare = condition.as<BinaryObj>();
-    if (compare == nullptr || compare->op != BinaryOp::kLT) return cut;
+    if (compare == nullptr || (compare->op != BinaryOp::kLT && compare->op != BinaryOp::kGE))
+      return cut;
     auto linear = LinearOffset::Of(compare->a - compare->b, stage_.spatial);
     if (!linear.has_value()) return cut;
     for (size_t i = 0; i < stage_.spatial.size(); ++i) {
@@ -246,7 +249,23 @@ class Cutter {
         cut.reset();
         return cut;
       }
-      cut = Cut{i, analyzer_->Simplify(Expr(0) - linear->rest())};
+      cut = Cut{i, analyzer_->Simplify(Expr(0) - linear->rest()), compare->op == BinaryOp::kGE};
+    }
+    return cut;
+  }
+
+  // A comparison of the outermost axis among those that hold together: what is left of it are whole
+  // runs of memory.
+  std::optional<Cut> OuterCut(const Expr& condition) const {
+    if (const auto* both = condition.as<BinaryObj>();
+        both != nullptr && both->op == BinaryOp::kAnd) {
+      std::optional<Cut> cut = OuterCut(both->a);
+      return cut.has_value() ? cut : OuterCut(both->b);
+    }
+    const std::optional<Cut>& cut = AsCut(condition);
+    if (!cut.has_value() || cut->axis + 1 == stage_.spatial.size()) return std::nullopt;
+    for (size_t i = 0; i < cut->axis; ++i) {
+      if (!ir::IsIntValue(stage_.spatial[i].extent, 1)) return std::nullopt;
     }
     return cut;
   }
@@ -258,7 +277,9 @@ class Cutter {
       if (found.has_value()) return;
       const auto* choice = e.as<IntrinObj>();
       if (choice != nullptr && choice->intrin == Intrin::kIfThenElse) {
-        found = AsCut(choice->args[0]);
+        const auto* compare = choice->args[0].as<BinaryObj>();
+        const bool is_chosen = compare != nullptr && compare->op == BinaryOp::kLT;
+        found = is_chosen ? AsCut(choice->args[0]) : OuterCut(choice->args[0]);
         if (found.has_value()) return;
       }
       for (const Expr& child : Children(e)) self(self, child);
@@ -291,15 +312,32 @@ class Cutter {
           : cutter_(cutter), cut_(cut), holds_(holds) {}
       Expr MutateIntrin(const ir::IntrinExpr& e) override {
         if (e->intrin == Intrin::kIfThenElse) {
-          const std::optional<Cut>& own = cutter_.AsCut(e->args[0]);
-          if (own.has_value() && own->axis == cut_.axis &&
-              cutter_.IsSame(own->threshold, cut_.threshold))
-            return Mutate(e->args[holds_ ? 1 : 2]);
+          const Expr condition = Known(e->args[0]);
+          if (const auto value = ir::AsInt(condition)) return Mutate(e->args[*value != 0 ? 1 : 2]);
+          if (!condition.same_as(e->args[0]))
+            return ir::IfThenElse(Mutate(condition), Mutate(e->args[1]), Mutate(e->args[2]));
         }
         return StmtMutator::MutateIntrin(e);
       }
 
      private:
+      // `condition` without what is known.
+      Expr Known(const Expr& condition) const {
+        if (const auto* both = condition.as<BinaryObj>();
+            both != nullptr && both->op == BinaryOp::kAnd) {
+          const Expr a = Known(both->a), b = Known(both->b);
+          if (a.same_as(both->a) && b.same_as(both->b)) return condition;
+          if (const auto value = ir::AsInt(a)) return *value != 0 ? b : a;
+          if (const auto value = ir::AsInt(b)) return *value != 0 ? a : b;
+          return ir::And(a, b);
+        }
+        const std::optional<Cut>& own = cutter_.AsCut(condition);
+        if (!own.has_value() || own->axis != cut_.axis ||
+            !cutter_.IsSame(own->threshold, cut_.threshold))
+          return condition;
+        return ir::BoolImm(holds_ != own->opposite);
+      }
+
       const Cutter& cutter_;
       const Cut& cut_;
       bool holds_;

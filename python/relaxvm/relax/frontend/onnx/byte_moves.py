@@ -77,7 +77,7 @@ def _noted(g, node, what, results):
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     real = []
     for name, values in zip(node.output, results):
-        values = g.emit(values)
+        values = g.emit(values.expr if isinstance(values, Tensor) else values)
         if name:
             g.dequantized[name] = dataclasses.replace(what, values=values)
         real.append(g.emit(to_real(g, values, what)))
