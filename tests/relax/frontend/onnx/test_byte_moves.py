@@ -25,7 +25,10 @@ MOVES = {
     "a slice": [node("Slice", ["d", "from", "to", "axis"], ["m"])],
     "choices": [node("Gather", ["d", "seven"], ["m"], axis=2)],
     "a size": [node("Resize", ["d", "", "scales"], ["m"], mode="nearest")],
-    "the same": [node("Identity", ["d"], ["m"])],
+    "the same": [
+        node("Identity", ["d"], ["e"]),
+        node("Transpose", ["e"], ["m"], perm=[0, 2, 3, 1]),
+    ],
     "parts": [
         node("Split", ["d"], ["p", "q"], axis=1, num_outputs=2),
         node("Concat", ["q", "p"], ["m"], axis=1),
