@@ -106,3 +106,32 @@ def test_rows_are_turned_round():
         lambda x: op.nn.softmax(x, axis=-1), [(500, 70)], target="llvm", stop_after="scheduled"
     ).script()
     assert "T.Shuffle" not in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_places_that_a_row_makes_itself_are_read_one_row_after_the_other(target):
+    """y[i, j] = e[i, floor(5 e[i, j])], with a quotient e that is computed once for both."""
+
+    def picked(x, scale):
+        e = builder.emit(op.divide(x, scale))
+        wide = builder.emit(op.multiply(e, relax.const(5.0, "float32")))
+        place = builder.emit(op.astype(builder.emit(op.floor(wide)), "int64"))
+        return builder.emit_output(op.gather_elements(e, place, axis=1))
+
+    builder = relax.BlockBuilder()
+    n = relaxvm.tirx.Var("n", "int64")
+    params = [
+        relax.Var("x", relax.TensorType([n, 5], "float32")),
+        relax.Var("s", relax.TensorType([5], "float32")),
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = picked(*params)
+        builder.emit_func_output(out)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get(), target=target), relaxvm.cpu())
+    scale = RNG.uniform(1, 2, 5).astype("float32")
+    for rows in (1, 16, 39):
+        x = (RNG.random((rows, 5)) * scale * 0.99).astype("float32")
+        e = x / scale
+        want = np.take_along_axis(e, np.floor(e * np.float32(5)).astype("int64"), 1)
+        np.testing.assert_allclose(run(vm, x, scale), want, rtol=1e-6)

@@ -152,6 +152,10 @@ class RowsOnLanes {
       known = known && (choice == nullptr || choice->intrin != ir::Intrin::kIfThenElse);
       const auto* load = node.as<BufferLoadObj>();
       if (load == nullptr || !known) return;
+      if (IsRowsOwn(load->indices[0])) {
+        known = false;
+        return;
+      }
       if (Temporary(load->buffer) != nullptr) {
         known = !UsesVar(load->indices[0], rows_.rows.back().var);
         return;
@@ -169,6 +173,16 @@ class RowsOnLanes {
     // Which row it is only places in memory may know.
     const Expr rest = LoadEraser().Mutate(formula);
     return known && !UsesVar(rest, rows_.rows.back().var);
+  }
+
+  // Is it a place that a row's temporaries tell?
+  bool IsRowsOwn(const Expr& index) const {
+    bool found = false;
+    tir::PostOrderVisit(tir::Evaluate(index), [&](const ffi::ObjectRef& node) {
+      const auto* load = node.as<BufferLoadObj>();
+      found = found || (load != nullptr && Temporary(load->buffer) != nullptr);
+    });
+    return found;
   }
 
   bool IsStored(const Var& buffer) const {
