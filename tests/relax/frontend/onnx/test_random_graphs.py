@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from random_blocks import network_of
 from random_graphs import STEPS, feeds_of, model_of
 from random_steps import FEEDS, WIDE
 from random_types import OPSETS, TYPED
@@ -29,13 +30,15 @@ def close(ours: np.ndarray, peer: np.ndarray) -> bool:
     return bool(off.sum() <= 0.01 * off.size)
 
 
-def compare(model, feeds, run_model_once) -> None:
+def compare(model, feeds, run_model_once, peer_optimizes: bool = True) -> None:
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as REFUSED
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    if not peer_optimizes:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
     ours = run_model_once(model)
     for feed in feeds:
@@ -66,3 +69,10 @@ def test_model_of_other_types(seed, run_model_once):
     steps = TYPED * (len(STEPS) // len(TYPED) + 1) + STEPS
     model, inputs = model_of(seed, 10, steps, OPSETS[seed % len(OPSETS)])
     compare(model, feeds_of(seed, inputs, FEEDS), run_model_once)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, LAST))
+def test_network(seed, run_model_once):
+    """ONNX Runtime's optimized form of what is quantized twice is not the model's."""
+    model, feeds = network_of(seed)
+    compare(model, feeds, run_model_once, peer_optimizes=False)
