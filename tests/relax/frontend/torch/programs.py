@@ -171,6 +171,9 @@ for d, shape in ((1, (2, 4, 11)), (2, (2, 4, 9, 10)), (3, (1, 4, 6, 7, 5))):
     )
     program(f"avg_pool{d}d", getattr(nn, f"AvgPool{d}d")(2), rand(*shape))
     program(f"avg_pool{d}d_options", getattr(nn, f"AvgPool{d}d")(3, 2, 1, ceil_mode=True, count_include_pad=False), rand(*shape))  # fmt: skip
+    program(
+        f"avg_pool{d}d_ceil", getattr(nn, f"AvgPool{d}d")(5, 3, 2, ceil_mode=True), rand(*shape)
+    )
     program(f"adaptive_avg_pool{d}d", getattr(nn, f"AdaptiveAvgPool{d}d")(3), rand(*shape))
     program(f"adaptive_avg_pool{d}d_one", getattr(nn, f"AdaptiveAvgPool{d}d")(1), rand(*shape))
     program(f"adaptive_max_pool{d}d", getattr(nn, f"AdaptiveMaxPool{d}d")(2), rand(*shape)[..., :4])
@@ -372,6 +375,32 @@ program("searchsorted", lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.
 program("unique", lambda i: torch.unique(i), I)
 program("bincount", lambda i: torch.bincount(i, minlength=8), ints(20, high=8))
 program("as_strided", lambda x: torch.as_strided(x, (3, 4), (4, 1), 2), X)
+program("avg_pool2d_ceil_divisor", nn.AvgPool2d(4, 3, 1, ceil_mode=True, divisor_override=5), IMAGE)
+program("squeeze_of_no_axis", lambda x: x.squeeze(()), rand(1, 2, 1))
+program("angle", lambda x: x.angle(), X)
+program("angle_of_integers", lambda x: x.angle(), I)
+program("addmv", lambda x, a, b: torch.addmv(x, a, b, beta=0.5, alpha=2), X[0, :, 0], X[0], Y[0, 0])
+program("gather_of_none", lambda x, i: torch.gather(x, 1, i), X, ints(2, 0, 4))
+program(
+    "of_a_number",
+    lambda x: (
+        x.topk(1)[0],
+        x.cummax(0)[0],
+        x.cummin(0)[1],
+        x.logsumexp(0),
+        x.logcumsumexp(0),
+        x.unfold(0, 1, 1),
+        x.sum(-1),
+        x.masked_select(x < 3),
+        x.gather(0, torch.tensor([0, 0])),
+        x.softmax(0),
+        x.sort()[1],
+        x.median(0)[0],
+        x.kthvalue(1)[1],
+        x.log_softmax(-1),
+    ),
+    X[0, 0, 0],
+)
 program("unfold_tensor", lambda x: x.unfold(2, 2, 1), X)
 program("in_place", lambda x: (x + 0).add_(1).mul_(2).relu_(), X)
 program("in_place_slice", lambda x: _assigned(x), X)

@@ -108,7 +108,7 @@ class Graph:
 
     def axes(self, x: Any, dims: Sequence[int] | int | None) -> list[int]:
         """Of a reduction: all where none is named."""
-        if dims is None or (not isinstance(dims, int) and len(dims) == 0):
+        if dims is None or (not isinstance(dims, int) and len(dims) == 0) or not self.rank(x):
             return list(range(self.rank(x)))
         return [self.axis(x, d) for d in ([dims] if isinstance(dims, int) else dims)]
 

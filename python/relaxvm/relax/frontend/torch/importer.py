@@ -256,9 +256,14 @@ class _Walk:
     def value(self, arg: Any) -> Any:
         """An argument or result as rules see it."""
         if isinstance(arg, torch.fx.Node):
-            if arg in self.values:
-                return self.values[arg]
             meta = arg.meta.get("val")
+            if arg in self.values:
+                value = self.values[arg]
+                if value is None and isinstance(meta, torch.Tensor):
+                    raise UnsupportedProgram(
+                        f"{arg.name}: a result of {arg.args[0]} that is not computed here{_place(arg)}"
+                    )
+                return value
             if isinstance(meta, (torch.SymBool, bool)):
                 return self.g.symbols.condition(meta)
             if isinstance(meta, (torch.SymInt, int)):

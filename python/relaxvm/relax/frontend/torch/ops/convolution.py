@@ -83,21 +83,39 @@ def _avg_pool(rank: int) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        size = each(kernel, rank)
-        options = dict(
-            pool_size=size,
-            strides=each(stride or size, rank),
-            padding=each(padding, rank) * 2,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad or divisor_override is not None,
-        )
-        result = with_batch(g, x, rank, getattr(op.nn, f"avg_pool{rank}d"), **options)
-        if divisor_override is None:
-            return result
-        if ceil_mode:
-            raise UnsupportedProgram("divisor_override with ceil_mode")
-        factor = float(np.prod(size)) / divisor_override
-        return op.multiply(g.emit(result), g.const(factor, g.dtype(x)))
+        size, pads = each(kernel, rank), each(padding, rank)
+        pool = getattr(op.nn, f"avg_pool{rank}d")
+        options = dict(pool_size=size, strides=each(stride or size, rank))
+        if divisor_override is not None and ceil_mode:
+            # All of a window is there, so that a mean tells the sum.
+            x = _padded(g, x, pads, [p + k for p, k in zip(pads, size)])
+            return _divided(g, _first(g, with_batch(g, x, rank, pool, **options)), size, divisor_override)  # fmt: skip
+        if count_include_pad and ceil_mode:
+            # A window that reaches beyond the padding has the elements that are there.
+            x = _padded(g, x, pads, pads)
+            options |= dict(ceil_mode=True, count_include_pad=False)
+            return _first(g, with_batch(g, x, rank, pool, **options))
+        options |= dict(padding=pads * 2, ceil_mode=ceil_mode)
+        options["count_include_pad"] = count_include_pad or divisor_override is not None
+        result = with_batch(g, x, rank, pool, **options)
+        return result if divisor_override is None else _divided(g, result, size, divisor_override)
+
+
+def _padded(g: Graph, x: Any, before: list, after: list) -> Any:
+    width = [0, 0] * (g.rank(x) - len(before)) + [v for pair in zip(before, after) for v in pair]
+    return g.emit(op.nn.pad(x, width)) if any(width) else x
+
+
+def _first(g: Graph, x: Any) -> Any:
+    """As many windows as PyTorch finds."""
+    shape = g.result_shape()
+    zeros = [0] * len(shape)
+    return op.strided_slice(g.emit(x), list(range(len(shape))), zeros, shape, assume_inbound=True)
+
+
+def _divided(g: Graph, mean: Any, size: list, divisor: int) -> Any:
+    mean = g.emit(mean)
+    return op.multiply(mean, g.const(float(np.prod(size)) / divisor, g.dtype(mean)))
 
 
 def max_pool_values(

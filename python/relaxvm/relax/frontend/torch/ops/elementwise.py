@@ -217,6 +217,15 @@ def copysign(g: Graph, a: Any, b: Any) -> Any:
     return op.where(_has_sign(g, b), g.emit(op.negative(size)), size)
 
 
+@aten_op("angle.default")
+def angle(g: Graph, x: Any) -> Any:
+    """Of real numbers: pi below 0."""
+    x = g.cast(x, g.result_dtype())
+    zero, half_turn = (g.const(v, g.dtype(x)) for v in (0.0, math.pi))
+    angles = g.emit(op.where(g.emit(op.less(x, zero)), half_turn, zero))
+    return op.where(g.emit(op.isnan(x)), x, angles)
+
+
 @aten_op("signbit.default")
 def signbit(g: Graph, x: Any) -> Any:
     return _has_sign(g, x)

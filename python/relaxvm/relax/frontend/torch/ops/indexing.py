@@ -44,8 +44,10 @@ def take(g: Graph, x: Any, indices: Any) -> Any:
 
 @aten_op("gather.default")
 def gather(g: Graph, x: Any, dim: int, indices: Any, **_: Any) -> Any:
+    if any(isinstance(d, int) and d == 0 for d in g.shape(indices)):
+        return op.zeros(g.shape(indices), g.dtype(x))
     if g.rank(x) == 0:
-        return x
+        return g.broadcast(x, g.shape(indices))
     return op.gather_elements(x, g.cast(indices, "int64"), g.axis(x, dim))
 
 
@@ -135,7 +137,7 @@ def index(g: Graph, x: Any, indices: Sequence[Any]) -> Any:
 
 @aten_op("masked_select.default")
 def masked_select(g: Graph, x: Any, mask: Any) -> Any:
-    shape = _common_shape(g, [x, mask])
+    shape = _common_shape(g, [x, mask]) or [1]
     return index(g, g.broadcast(x, shape), [g.broadcast(mask, shape)])
 
 

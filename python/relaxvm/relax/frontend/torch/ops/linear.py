@@ -68,6 +68,11 @@ def addmm(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -
     return op.add(x, product)
 
 
+@aten_op("addmv.default")
+def addmv(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> Any:
+    return addmm(g, x, a, b, beta, alpha)
+
+
 @aten_op("outer.default")
 def outer(g: Graph, a: Any, b: Any) -> Any:
     return op.multiply(g.emit(op.expand_dims(a, [1])), b)

@@ -48,6 +48,8 @@ def transpose(g: Graph, x: Any, a: int, b: int) -> Any:
 
 @aten_op("squeeze.default", "squeeze.dim", "squeeze.dims")
 def squeeze(g: Graph, x: Any, dims: Any = None) -> Any:
+    if isinstance(dims, (list, tuple)) and not dims:
+        return x  # here no axis is none
     shape = g.shape(x)
     axes = [i for i in g.axes(x, dims) if isinstance(shape[i], int) and shape[i] == 1]
     return op.squeeze(x, axes) if axes else x
@@ -218,6 +220,8 @@ def as_strided(
 
 @aten_op("unfold.default")
 def unfold(g: Graph, x: Any, dim: int, size: int, step: int) -> Any:
+    if g.rank(x) == 0:
+        return op.reshape(x, [1]) if size else op.zeros([0], g.dtype(x))
     axis, count = g.axis(x, dim), g.result_shape()[g.axis(x, dim)]
     begins = g.emit(op.expand_dims(_steps(g, 0, count, step), [1]))
     places = g.emit(op.add(begins, g.const(np.arange(size), "int64")))

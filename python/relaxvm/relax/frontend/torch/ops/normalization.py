@@ -156,12 +156,20 @@ def native_group_norm(
 
 @aten_op("softmax.int", "_softmax.default")
 def softmax(g: Graph, x: Any, dim: int, *_: Any, **__: Any) -> Any:
-    return op.nn.softmax(g.cast(x, g.result_dtype()), dim)
+    return _along(g, op.nn.softmax, x, dim)
 
 
 @aten_op("log_softmax.int", "_log_softmax.default")
 def log_softmax(g: Graph, x: Any, dim: int, *_: Any, **__: Any) -> Any:
-    return op.nn.log_softmax(g.cast(x, g.result_dtype()), dim)
+    return _along(g, op.nn.log_softmax, x, dim)
+
+
+def _along(g: Graph, function: Any, x: Any, dim: int) -> Any:
+    x = g.cast(x, g.result_dtype())
+    if g.rank(x):
+        return function(x, dim)
+    row = g.emit(op.reshape(x, [1]))
+    return op.reshape(g.emit(function(row, 0)), [])
 
 
 @aten_op("one_hot.default")

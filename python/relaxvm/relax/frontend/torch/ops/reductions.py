@@ -124,6 +124,8 @@ def var_mean(
 @aten_op("logcumsumexp.default")
 def logcumsumexp(g: Graph, x: Any, dim: int) -> Any:
     """By the greatest value of a row: what is smaller by more than 100 adds nothing there."""
+    if g.rank(x) == 0:
+        return x
     top = g.emit(op.max(x, [g.axis(x, dim)], keepdims=True))
     powers = g.emit(op.exp(g.emit(op.subtract(x, top))))
     return op.add(g.emit(op.log(g.emit(op.cumsum(powers, g.axis(x, dim))))), top)
@@ -150,6 +152,8 @@ def _running(g: Graph, function: Any, x: Any, dim: int) -> Any:
 @aten_op("sort.default")
 def sort(g: Graph, x: Any, dim: int = -1, descending: bool = False) -> tuple:
     order = g.emit(argsort(g, x, dim, descending))
+    if g.rank(x) == 0:
+        return x, order
     return op.gather_elements(x, order, g.axis(x, dim)), order
 
 
@@ -162,6 +166,8 @@ def sort_stable(
 
 @aten_op("argsort.default")
 def argsort(g: Graph, x: Any, dim: int = -1, descending: bool = False) -> Any:
+    if g.rank(x) == 0:
+        return op.zeros([], "int64")
     numbers = g.cast(x, "int8") if g.dtype(x) == "bool" else x
     return op.argsort(numbers, dim, descending, "int64")
 
@@ -175,6 +181,8 @@ def argsort_stable(g: Graph, x: Any, *, stable: bool, dim: int = -1, descending:
 def topk(g: Graph, x: Any, k: Any, dim: int = -1, largest: bool = True, *_: Any) -> tuple:
     if not isinstance(k, int):
         raise UnsupportedProgram("a number of values that is not known")
+    if g.rank(x) == 0:
+        return x, g.const(0, "int64")
     both = g.emit(op.topk(x, k, g.axis(x, dim), "both", largest, "int64"))
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
@@ -186,7 +194,8 @@ def kthvalue(g: Graph, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> 
 
 @aten_op("median.dim")
 def median_dim(g: Graph, x: Any, dim: int, keepdim: bool = False) -> tuple:
-    return _of_rank(g, x, _middle(g.shape(x)[g.axis(x, dim)]), dim, keepdim)
+    size = g.shape(x)[g.axis(x, dim)] if g.rank(x) else 1
+    return _of_rank(g, x, _middle(size), dim, keepdim)
 
 
 @aten_op("median.default")
@@ -202,6 +211,8 @@ def _middle(size: Any) -> Any:
 
 def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
     """The value that is the k-th in order, and its place."""
+    if g.rank(x) == 0:
+        return x, g.const(0, "int64")
     axis = g.axis(x, dim)
     order = g.emit(op.argsort(x, axis, False, "int64"))
     place = g.emit(op.strided_slice(order, [axis], [k], [k + 1], [1]))
@@ -255,13 +266,14 @@ def _running_extreme(name: str, is_better: Any) -> None:
     @aten_op(f"{name}.default")
     def running(g: Graph, x: Any, dim: int) -> tuple:
         """Doubling: after step k an element knows the 2^k elements before it (Hillis and Steele, 1986)."""
+        if g.rank(x) == 0:
+            return x, g.const(0, "int64")
         axis, shape = g.axis(x, dim), g.shape(x)
-        size = shape[axis] if shape else 1
+        size = shape[axis]
         if not isinstance(size, int):
             raise UnsupportedProgram("an axis of a size that is not known")
         row = g.const(list(range(size)), "int64")
-        if shape:
-            row = g.emit(op.reshape(row, [-1 if i == axis else 1 for i in range(len(shape))]))
+        row = g.emit(op.reshape(row, [-1 if i == axis else 1 for i in range(len(shape))]))
         places = g.broadcast(row, shape)
         cut = lambda v, a, b: g.emit(op.strided_slice(v, [axis], [a], [b], [1]))
         step = 1
