@@ -376,6 +376,12 @@ program("unique", lambda i: torch.unique(i), I)
 program("bincount", lambda i: torch.bincount(i, minlength=8), ints(20, high=8))
 program("as_strided", lambda x: torch.as_strided(x, (3, 4), (4, 1), 2), X)
 program("avg_pool2d_ceil_divisor", nn.AvgPool2d(4, 3, 1, ceil_mode=True, divisor_override=5), IMAGE)
+program("avg_pool2d_of_integers", nn.AvgPool2d(3, 2, 1), ints(1, 2, 9, 9, low=-9, high=9))
+program(
+    "avg_pool2d_of_integers_divisor",
+    nn.AvgPool2d(3, 1, 1, divisor_override=2),
+    ints(1, 2, 9, 9, low=-9, high=9),
+)
 program("squeeze_of_no_axis", lambda x: x.squeeze(()), rand(1, 2, 1))
 program("angle", lambda x: x.angle(), X)
 program("angle_of_integers", lambda x: x.angle(), I)

@@ -83,6 +83,9 @@ def _avg_pool(rank: int) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
+        if not g.is_float(x):
+            real, rest = g.cast(x, "float64"), (ceil_mode, count_include_pad, divisor_override)
+            return _whole(g, g.emit(avg_pool(g, real, kernel, stride, padding, *rest)), g.dtype(x))
         size, pads = each(kernel, rank), each(padding, rank)
         pool = getattr(op.nn, f"avg_pool{rank}d")
         options = dict(pool_size=size, strides=each(stride or size, rank))
@@ -99,6 +102,14 @@ def _avg_pool(rank: int) -> None:
         options["count_include_pad"] = count_include_pad or divisor_override is not None
         result = with_batch(g, x, rank, pool, **options)
         return result if divisor_override is None else _divided(g, result, size, divisor_override)
+
+
+def _whole(g: Graph, mean: Any, dtype: str) -> Any:
+    """A mean of integers, towards 0; what is a whole number but for rounding is that."""
+    nearest = g.emit(op.round(mean))
+    off = g.emit(op.abs(g.emit(op.subtract(mean, nearest))))
+    is_near = g.emit(op.less(off, g.const(1e-9, "float64")))
+    return op.astype(g.emit(op.where(is_near, nearest, g.emit(op.trunc(mean)))), dtype)
 
 
 def _padded(g: Graph, x: Any, before: list, after: list) -> Any:
