@@ -48,6 +48,12 @@ def cases() -> dict:
     found = {mode: (resize(mode), image, other, (2, 3)) for mode in ("nearest", "bilinear", "bicubic", "nearest-exact")}  # fmt: skip
     return {
         **found,
+        "enlarged": (
+            lambda x: F.interpolate(x, size=(16, 17), mode="bicubic"),
+            image,
+            other,
+            (2, 3),
+        ),
         "aligned": (aligned, image, other, (2, 3)),
         "adaptive_max": (lambda x: F.adaptive_max_pool2d(x, 1), image, other, (2, 3)),
         "diagonal": (lambda x: torch.diagonal(x, 1, 1, 2), (2, 4, 5), (2, 4, 9), (2,)),
@@ -62,7 +68,7 @@ def cases() -> dict:
     }
 
 
-NAMES = "nearest bilinear bicubic nearest-exact aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
+NAMES = "nearest bilinear bicubic nearest-exact enlarged aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,16 +76,19 @@ def test_agrees_at_another_size(name, run_module, agree):
     import torch
 
     import relaxvm
+    from relaxvm.relax.frontend.torch import from_exported_program
 
     from .programs import exported
 
     function, shape, other, axes = cases()[name]
     dims = {i: torch.export.Dim(f"d{i}", min=4, max=63) for i in axes}
     program = exported(function, (torch.randn(shape),), dynamic_shapes=((dims,),))
-    executable = relaxvm.compile(program, num_threads=1)
-    for size in (shape, other):
-        x = torch.randn(size)
-        assert not agree(run_module(executable, x), function(x))
+    for core in (False, True):
+        module = from_exported_program(program, run_ep_decomposition=core)
+        executable = relaxvm.compile(module, num_threads=1)
+        for size in (shape, other):
+            x = torch.randn(size)
+            assert not agree(run_module(executable, x), function(x)), f"core operators: {core}"
 
 
 def _best_boxes(boxes, scores, limit):

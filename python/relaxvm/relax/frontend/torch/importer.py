@@ -74,7 +74,9 @@ def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
     table = torch.export.default_decompositions()
     for target in list(table):
         name = registry.name_of(target)
-        if name in custom or (keep_known and registry.is_known(name)):
+        # Resizing in core operators would be a gather for each tap, at places that are made of sizes.
+        keeps = keep_known or name.lstrip("_").startswith("upsample_")
+        if name in custom or (keeps and registry.is_known(name)):
             del table[target]
     return program.run_decompositions(table)
 

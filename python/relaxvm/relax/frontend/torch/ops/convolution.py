@@ -212,8 +212,10 @@ def _adaptive_pool(rank: int) -> None:
 
     @aten_op(*(names if rank > 1 else names[:1]))
     def average(g: Graph, x: Any, size: Any) -> Any:
-        function = getattr(op.nn, f"adaptive_avg_pool{rank}d")
-        return with_batch(g, x, rank, function, output_size=each(size, rank))
+        function, sizes = getattr(op.nn, f"adaptive_avg_pool{rank}d"), each(size, rank)
+        if not all(s is None or isinstance(s, int) for s in sizes):
+            raise UnsupportedProgram("a number of adaptive windows that is not known")
+        return with_batch(g, x, rank, function, output_size=sizes)
 
     if rank == 1:
         return
