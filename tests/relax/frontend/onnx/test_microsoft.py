@@ -54,6 +54,9 @@ CASES = {
         "<num_heads=2, rotary_embedding_dim=16, mrope_section=[4,2,2], mrope_layout=1, interleaved=1>(x, i, c, d) }",
         {"c": RNG.standard_normal((9, 8)).astype(f4), "d": RNG.standard_normal((9, 8)).astype(f4)},
         [{"x": (2, 2, 5, 20), "i": (3, 2, 5)}]),
+    "Inverse": (
+        "g (float[n, s, 4, 4] x) => (float[a, b, c, d] y) { v = Add(x, w) y = com.microsoft.Inverse(v) }",
+        {"w": 4 * np.eye(4, dtype=f4)[[2, 0, 3, 1]]}, [{"x": (2, 3, 4, 4)}, {"x": (1, 1, 4, 4)}]),
     "GatedAdd": (
         "g (float[n, s, 8] x, float[n, s, 8] z, float[n, s, 1] gate) => (float[a, b, c] y) "
         "{ y = com.microsoft.GatedAdd(x, z, gate) }", {}, [{"x": (2, 3, 8), "z": (2, 3, 8), "gate": (2, 3, 1)}]),

@@ -74,8 +74,9 @@ def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
     table = torch.export.default_decompositions()
     for target in list(table):
         name = registry.name_of(target)
-        # Resizing in core operators would be a gather for each tap, at places that are made of sizes.
-        keeps = keep_known or name.lstrip("_").startswith("upsample_")
+        # In core operators resizing would be a gather for each tap, at places that are made of sizes,
+        # and systems of equations would have checks with effects.
+        keeps = keep_known or name.lstrip("_").startswith(("upsample_", "linalg_", "inverse."))
         if name in custom or (keeps and registry.is_known(name)):
             del table[target]
     return program.run_decompositions(table)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inverses, determinants and systems of equations of small matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxvm.relax import op
+
+from ...elimination import LARGEST, eliminated, identity_like
+from ..errors import UnsupportedProgram
+from ..graph import Graph
+from ..registry import aten_op
+
+
+def _small(g: Graph, x: Any) -> Any:
+    n = g.shape(x)[-1]
+    if not isinstance(n, int) or not 1 <= n <= LARGEST:
+        raise UnsupportedProgram(f"matrices of other than 1 to {LARGEST} rows")
+    return x
+
+
+@aten_op("linalg_inv.default", "inverse.default")
+def inverse(g: Graph, x: Any) -> Any:
+    """A singular matrix gives numbers that are not finite, not an error."""
+    return eliminated(g.emit, _small(g, x), identity_like(g.emit, x))[0]
+
+
+@aten_op("linalg_det.default", "det.default")
+def determinant(g: Graph, x: Any) -> Any:
+    return eliminated(g.emit, _small(g, x))[1]
+
+
+@aten_op("linalg_slogdet.default", "slogdet.default")
+def sign_and_logarithm(g: Graph, x: Any) -> tuple:
+    found = g.emit(determinant(g, x))
+    return op.sign(found), op.log(g.emit(op.abs(found)))
+
+
+@aten_op("linalg_solve.default")
+def solve(g: Graph, x: Any, right: Any, *, left: bool = True) -> Any:
+    _small(g, x)
+    is_vector = g.rank(right) == 1 or (
+        g.rank(right) == g.rank(x) - 1 and g.shape(right) == g.shape(x)[:-1]
+    )
+    if is_vector:
+        right = g.emit(op.expand_dims(right, [g.rank(right)]))
+    batch = g.result_shape()[: -1 if is_vector else -2]
+    if not left:
+        x, right = _turned(g, x), _turned(g, right)
+    if not isinstance(g.shape(right)[-1], int):
+        raise UnsupportedProgram("a number of right sides that is not known")
+    x, right = (g.broadcast(v, [*batch, *g.shape(v)[-2:]]) for v in (x, right))
+    found = eliminated(g.emit, x, right)[0]
+    if is_vector:
+        return op.squeeze(found, [g.rank(found) - 1])
+    return found if left else _turned(g, found)
+
+
+def _turned(g: Graph, x: Any) -> Any:
+    order = list(range(g.rank(x)))
+    return g.emit(op.permute_dims(x, [*order[:-2], order[-1], order[-2]]))
