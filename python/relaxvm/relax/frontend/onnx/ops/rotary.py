@@ -126,7 +126,7 @@ def rotary_embedding_of_three(
 def _heads_apart(g: Graph, x: Any, cos_cache: Any, num_heads: int, turned_dim: int) -> tuple:
     """[B, S, hidden] or [B, heads, S, depth] as the latter, and whether it was the former."""
     is_flat = g.rank(x) == 3
-    half = g.shape(cos_cache)[1]
+    half = g.shape(cos_cache)[-1]
     if not isinstance(half, int):
         raise UnsupportedModel("its caches must have a known width")
     if is_flat:
@@ -163,20 +163,11 @@ def rotary_embedding_23(
     rotary_embedding_dim: int = 0,
 ) -> Expr:
     """Without positions the caches are [B, S, half], a row for each element."""
-    flat = g.rank(x) == 3
-    if flat and not num_heads:
+    if g.rank(x) == 3 and not num_heads:
         raise InvalidModel("num_heads is needed for 3 dimensions")
-    if not isinstance(g.shape(cos_cache)[-1], int):
-        raise UnsupportedModel("its caches must have a known width")
-    batch, length, width = (g.shape(x)[i] for i in (0, 1, 2))
-    if flat:
-        depth = g.scalars.floordiv(width, num_heads)
-        x = g.emit(op.reshape(x, [batch, length, num_heads, depth]))
-        x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
+    x, is_flat = _heads_apart(g, x, cos_cache, num_heads, rotary_embedding_dim)
     if position_ids is None:
         y = turned_by(g, x, cos_cache, sin_cache, bool(interleaved))
     else:
         y = turned(g, x, position_ids, cos_cache, sin_cache, bool(interleaved))
-    if not flat:
-        return y
-    return op.reshape(op.permute_dims(y, [0, 2, 1, 3]), [batch, length, width])
+    return _heads_together(g, y) if is_flat else y
