@@ -190,6 +190,16 @@ FREE_NAMES = {
         => (float[a, b, c, d] y) { y = Attention<softcap = 2.0>(q, k, v, m) }""",
         {"q": (2, 4, 3, 8), "k": (2, 2, 5, 8), "v": (2, 2, 5, 8), "m": (3, 5)},
     ),
+    "attention of open heads": (
+        """g (float[b0, h0, s0, d0] q, float[b1, h1, t0, d1] k, float[b2, h2, t1, d2] v, float[b3, h3, s1, t2] m)
+        => (float[a, b, c, d] y) { y = Attention(q, k, v, m) }""",
+        {"q": (2, 4, 3, 8), "k": (2, 4, 5, 8), "v": (2, 4, 5, 8), "m": (2, 1, 3, 5)},
+    ),
+    "attention with a bias": (
+        """g (float[b0, s0, 8] q, float[b1, t0, 8] k, float[b2, t1, 8] v, float[b3, h0, s1, t2] m) => (float[a, b, c] y)
+        { y = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, v, , , m) }""",
+        {"q": (2, 3, 8), "k": (2, 5, 8), "v": (2, 5, 8), "m": (1, 2, 3, 5)},
+    ),
     "rotary embedding": (
         """g (float[b0, s0, 16] q, float[9, 4] k, float[9, 4] v, int64[b1, s1] i) => (float[a, b, c] y)
         { y = RotaryEmbedding<num_heads = 2, interleaved = 1>(q, k, v, i) }""",

@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxvm.relax import op
 
+from ..broadcasting import fitted
 from ..element_types import carrier
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
@@ -132,10 +133,13 @@ def _masked(g: Graph, scores: Any, masks: list) -> tuple:
             mask = g.emit(op.astype(mask, dtype)) if g.dtype(mask) != dtype else mask
             added = mask if added is None else g.emit(op.add(*g.agree(added, mask)))
     hidden = g.scalar(-math.inf, scores)
+    shape = g.shape(scores)
     if added is None:
-        return seen, (scores if seen is None else g.emit(op.where(*g.agree(seen, scores), hidden)))
+        if seen is None:
+            return None, scores
+        return seen, g.emit(op.where(fitted(g, seen, shape), scores, hidden))
     added = added if seen is None else g.emit(op.where(*g.agree(seen, added), hidden))
-    return added, g.emit(op.add(*g.agree(scores, added)))
+    return added, g.emit(op.add(scores, fitted(g, added, shape)))
 
 
 def _beside(g: Graph, scores: Any, sink: Any) -> Any:
