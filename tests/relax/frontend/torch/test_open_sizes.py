@@ -54,6 +54,12 @@ def cases() -> dict:
             other,
             (2, 3),
         ),
+        "tenths": (
+            lambda x: F.interpolate(x, scale_factor=(0.6, 1.7), mode="bilinear"),
+            image,
+            other,
+            (2, 3),
+        ),
         "aligned": (aligned, image, other, (2, 3)),
         "adaptive_max": (lambda x: F.adaptive_max_pool2d(x, 1), image, other, (2, 3)),
         "diagonal": (lambda x: torch.diagonal(x, 1, 1, 2), (2, 4, 5), (2, 4, 9), (2,)),
@@ -68,7 +74,7 @@ def cases() -> dict:
     }
 
 
-NAMES = "nearest bilinear bicubic nearest-exact enlarged aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
+NAMES = "nearest bilinear bicubic nearest-exact enlarged tenths aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,6 +112,22 @@ def _best_boxes(boxes, scores, limit):
         else:
             kept.append(i)
     return torch.tensor(kept)
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.7, 1 / 3, 2.2, 0.9, 1.1])
+def test_a_size_times_a_decimal_fraction_is_rounded_as_in_float64(factor):
+    from relaxvm.relax.frontend.torch.symbols import _simple
+
+    fraction = _simple(factor)
+    for n in [*range(1, 5000), (1 << 30) - 1, 10**9, 3 * 10**8]:
+        assert math.floor(n * factor) == n * fraction.numerator // fraction.denominator
+
+
+def test_a_factor_whose_multiples_fall_below_whole_numbers_is_not_taken_for_a_fraction():
+    from relaxvm.relax.frontend.torch.symbols import _simple
+
+    assert math.floor(90 * 0.7) == 62
+    assert _simple(0.7) is None
 
 
 @pytest.fixture

@@ -101,6 +101,26 @@ _ROUNDED: dict[str, Callable[[Any, Any], Any]] = {
 }
 _MAX_DENOMINATOR = 1 << 12
 
+
+def _is_size(expr: Any) -> bool:
+    return type(expr).__name__ == "ToFloat" or bool(expr.is_integer)
+
+
+def _simple(factor: float) -> Fraction | None:
+    """A fraction r for which floor(n * factor), the product rounded to float64, is floor(n * r) for n below 2^30.
+
+    Where n * r is no integer, it is further from one than any error.  Where it is one, n * factor must not fall
+    below: factor >= r, or so near that the product is rounded to it.
+    """
+    exact = Fraction(factor)
+    if exact.denominator <= _MAX_DENOMINATOR:
+        return exact
+    near = exact.limit_denominator(_MAX_DENOMINATOR >> 1)
+    error = (near - exact) / near if near else Fraction(1)
+    below = Fraction(1, 1 << 54)
+    return near if factor < 4096 and abs(error) <= 2 * below and error <= below else None
+
+
 # Conditions on sizes
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Equality": lambda a, b: tirx.EQ(a, b),
@@ -166,7 +186,7 @@ class Symbols:
                 raise UnsupportedProgram(f"the size {expr.name} is not known where it is needed")
             return self._values[expr.name]
         if type(expr).__name__ in _ROUNDED:
-            return _ROUNDED[type(expr).__name__](*self._ratio(expr.args[0]))
+            return self._rounded(type(expr).__name__, expr.args[0])
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
             raise UnsupportedProgram(f"the size {expr} has the operation {type(expr).__name__}")
@@ -184,11 +204,23 @@ class Symbols:
                 kept.remove(arg)
         return kept
 
-    def _ratio(self, expr: Any) -> Ratio:
-        """A real number made of sizes as numerator and denominator, without rounding errors."""
+    def _rounded(self, kind: str, expr: Any) -> Size:
+        factors = expr.args if isinstance(expr, sympy.Mul) else ()
+        if kind in ("TruncToInt", "FloorToInt") and len(factors) == 2:
+            for factor, size in (factors, factors[::-1]):
+                if isinstance(factor, sympy.Float) and _is_size(size):
+                    parts = self._ratio(factor, is_factor=True), self._ratio(size)
+                    return _ROUNDED[kind](*_times(*parts))
+        return _ROUNDED[kind](*self._ratio(expr))
+
+    def _ratio(self, expr: Any, is_factor: bool = False) -> Ratio:
+        """A real number made of sizes as numerator and denominator, without rounding errors.
+
+        `is_factor`: a size times it is rounded down.
+        """
         if isinstance(expr, (sympy.Float, sympy.Rational)):
-            fraction = Fraction(float(expr))
-            if fraction.denominator > _MAX_DENOMINATOR:
+            fraction = _simple(float(expr)) if is_factor else Fraction(float(expr))
+            if fraction is None or fraction.denominator > _MAX_DENOMINATOR:
                 raise UnsupportedProgram(f"a size times {expr}, which is not exact in binary")
             return fraction.numerator, fraction.denominator
         if isinstance(expr, (sympy.Mul, sympy.Add)):
