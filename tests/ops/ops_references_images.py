@@ -279,11 +279,7 @@ def roi_align(data: Array, rois: Array, pooled_size: Ints, scale: float, ratio: 
     return out
 
 
-def roi_pool(
-    data: Array, rois: Array, pooled_size: Ints, scale: float, layout: str = "NCHW"
-) -> Array:
-    if layout == "NHWC":
-        return np.moveaxis(roi_pool(np.moveaxis(data, 3, 1), rois, pooled_size, scale), 1, 3)
+def roi_pool(data: Array, rois: Array, pooled_size: Ints, scale: float) -> Array:
     count, channels, height, width = data.shape
     cells = (pooled_size, pooled_size) if isinstance(pooled_size, int) else tuple(pooled_size)
     cells = cells * 2 if len(cells) == 1 else cells

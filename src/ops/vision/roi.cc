@@ -21,14 +21,16 @@ struct Roi {
   std::string mode = "avg";
 };
 
-Type InferRoi(TypeCtx& ctx, const Roi& a) {
+// `takes_last`: channels may stand last.
+Type InferRoi(TypeCtx& ctx, const Roi& a, bool takes_last) {
   TensorType x = ctx.Float(0), rois = ctx.Float(1);
   ctx.SameDtype(0, 1);
   ctx.CheckRank(0, 4);
   ctx.CheckRank(1, 2);
-  const bool last = a.layout == "NHWC";
+  const bool last = a.layout == "NHWC" && takes_last;
   if (a.layout != "NCHW" && !last) {
-    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW' or 'NHWC', got '", a.layout, "'");
+    ctx.Error(ErrorKind::kValueError, "layout must be 'NCHW'", takes_last ? " or 'NHWC'" : "",
+              ", got '", a.layout, "'");
   }
   if (a.mode != "avg" && a.mode != "max") {
     ctx.Error(ErrorKind::kValueError, "mode must be 'avg' or 'max', got '", a.mode, "'");
@@ -434,7 +436,7 @@ OpDef vision_roi_align() {
                     "spatial_scale=1.0", "mode='max'"}},
                   {{"data: f32[2, 8, 9, 3]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
                     "spatial_scale=0.5", "layout='NHWC'"}}},
-      .type = InferRoi,
+      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, true); },
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<AlignBody>(in, a, "roi_align"); },
       .complete = SpreadSize,
@@ -450,19 +452,16 @@ OpDef vision_roi_pool() {
       .args = {kData, kRois},
       .attrs = {{"pooled_size", &Roi::pooled_size, "Cells along height and width.", true},
                 {"spatial_scale", &Roi::spatial_scale, "Factor of the corners.", true},
-                {"layout", &Roi::layout, "'NCHW' or 'NHWC'."}},
-      .reference = "out = roi_pool(data, rois, pooled_size, spatial_scale, layout)",
+                {"layout", &Roi::layout, "'NCHW'."}},
+      .reference = "out = roi_pool(data, rois, pooled_size, spatial_scale)",
       .samples = {{{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
                     "spatial_scale=1.0"}},
                   {{"data: f32[2, 3, 8, 9]", "rois: f32[4, =5] in 0..9", "pooled_size=2",
-                    "spatial_scale=0.5"}},
-                  {{"data: f32[2, 8, 9, 3]", "rois: f32[4, =5] in 0..7", "pooled_size=[3, 2]",
-                    "spatial_scale=0.5", "layout='NHWC'"}}},
-      .type = InferRoi,
+                    "spatial_scale=0.5"}}},
+      .type = [](TypeCtx& ctx, const Roi& a) { return InferRoi(ctx, a, false); },
       .compute = [](const ComputeArgs& in,
                     const Roi& a) { return ComputeRoi<PoolBody>(in, a, "roi_pool"); },
       .complete = SpreadSize,
-      .layout = ImageLayout({"NCHW", "NHWC"}),
       .exceptions = {std::begin(kSmall), std::end(kSmall)},
   });
 }
