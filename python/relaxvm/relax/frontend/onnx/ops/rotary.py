@@ -15,6 +15,7 @@ from relaxvm.relax import op
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
+from .attention import join_heads
 
 MICROSOFT = "com.microsoft"
 
@@ -77,7 +78,7 @@ def rotary_embedding(
         first = op.reshape(op.astype(position_ids, "int64"), [1, 1])
         ids = g.emit(op.broadcast_to(g.emit(op.add(steps, first)), [batch, length]))
     y = turned(g, x, ids, cos_cache, sin_cache, bool(interleaved))
-    return _heads_together(g, y) if is_flat else y
+    return join_heads(g, y) if is_flat else y
 
 
 @onnx_op("MRotaryEmbedding", since=1, domain=MICROSOFT)
@@ -120,7 +121,7 @@ def rotary_embedding_of_three(
         return first
 
     y = turned_by(g, x, mixed(cos_cache), mixed(sin_cache), bool(interleaved))
-    return _heads_together(g, y) if is_flat else y
+    return join_heads(g, y) if is_flat else y
 
 
 def _heads_apart(g: Graph, x: Any, cos_cache: Any, num_heads: int, turned_dim: int) -> tuple:
@@ -144,12 +145,6 @@ def _heads_apart(g: Graph, x: Any, cos_cache: Any, num_heads: int, turned_dim: i
     return x, is_flat
 
 
-def _heads_together(g: Graph, x: Any) -> Any:
-    batch, heads, length, depth = g.shape(x)
-    x = g.emit(op.permute_dims(x, [0, 2, 1, 3]))
-    return op.reshape(x, [batch, length, g.scalars.mul(heads, depth)])
-
-
 @onnx_op("RotaryEmbedding", since=23)
 def rotary_embedding_23(
     g: Graph,
@@ -170,4 +165,4 @@ def rotary_embedding_23(
         y = turned_by(g, x, cos_cache, sin_cache, bool(interleaved))
     else:
         y = turned(g, x, position_ids, cos_cache, sin_cache, bool(interleaved))
-    return _heads_together(g, y) if is_flat else y
+    return join_heads(g, y) if is_flat else y

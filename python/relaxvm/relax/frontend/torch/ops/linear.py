@@ -55,7 +55,7 @@ def linear(g: Graph, x: Any, weight: Any, bias: Any = None) -> Any:
     return product if bias is None else op.add(g.emit(product), bias)
 
 
-@aten_op("addmm.default", "baddbmm.default")
+@aten_op("addmm.default", "addmv.default", "baddbmm.default")
 def addmm(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> Any:
     product = g.emit(op.matmul(a, b))
     dtype = g.dtype(product)
@@ -66,11 +66,6 @@ def addmm(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -
     if beta != 1:
         x = g.emit(op.multiply(x, g.const(beta, dtype)))
     return op.add(x, product)
-
-
-@aten_op("addmv.default")
-def addmv(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> Any:
-    return addmm(g, x, a, b, beta, alpha)
 
 
 @aten_op("outer.default")
