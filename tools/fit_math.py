@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the polynomial coefficients of src/codegen/llvm/math_*.cc with the error of each fit; with the word
-`tables`, src/codegen/llvm/math_tables.h.  Start it with `python -P`: this folder has a bisect.py.
+"""Prints the polynomial coefficients of src/codegen/llvm/math/*.cc with the error of each fit; with the word
+`tables`, src/codegen/llvm/math/tables.h.  Start it with `python -P`: this folder has a bisect.py.
 
 Each row is a function on an interval and a number of terms; the fit interpolates at Chebyshev nodes in 60 digits, which
 is within a small factor of the best possible.  Coefficients go from the highest power to the constant, for Horner.
@@ -55,6 +55,15 @@ def _erfc_scaled(
     return f
 
 
+def _erfc_weighted(
+    center: float,
+) -> Callable[[mp.mpf], mp.mpf]:  # the same, times 1 + 2 x: between 1 and 1.2
+    def f(u: mp.mpf) -> mp.mpf:
+        return _erfc_scaled(center)(u) * (1 + 2 * center * (1 + u) / (1 - u))
+
+    return f
+
+
 def _sin_tail(z: mp.mpf) -> mp.mpf:  # sin(x) = x + x^3 * this(x^2)
     x = _root(z)
     return (mp.sin(x) / x - 1) / z if z else -mp.mpf(1) / 6
@@ -78,6 +87,29 @@ def _sinh_tail(z: mp.mpf) -> mp.mpf:  # sinh(x) = x + x^3 * this(x^2)
     return (mp.sinh(x) / x - 1) / z if z else mp.mpf(1) / 6
 
 
+def _log_gamma_tail(t: mp.mpf) -> mp.mpf:  # log(gamma(2 + t)) = t (1 + t) * this
+    if abs(t) < 1e-20:
+        return mp.digamma(2)
+    return mp.loggamma(2 + t) / t / (1 + t)
+
+
+def _erf_inverse_near(w: mp.mpf) -> mp.mpf:  # erfinv(x) = x * this(-log(1 - x^2))
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x if w > 1e-15 else mp.sqrt(mp.pi) / 2
+
+
+def _erf_inverse_far(v: mp.mpf) -> mp.mpf:  # v = sqrt(w)
+    return _erf_inverse_near(v * v)
+
+
+def _erf_inverse_near_shifted(u: mp.mpf) -> mp.mpf:
+    return _erf_inverse_near(u + mp.mpf("2.5"))
+
+
+def _erf_inverse_far_shifted(u: mp.mpf) -> mp.mpf:
+    return _erf_inverse_far(u + 3)
+
+
 def _u(x: float, center: float) -> mp.mpf:
     return (mp.mpf(x) - center) / (mp.mpf(x) + center)
 
@@ -88,6 +120,9 @@ ROWS = [
     ("kLogTail32", _log_tail, mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 9, "f"),
     ("kErfSmall32", _erf_small, mp.mpf(0), mp.mpf(1), 7, "f"),
     ("kErfcScaled32", _erfc_scaled(2.0), _u(1.0, 2.0), _u(4.0, 2.0), 7, "f"),
+    ("kErfcWeighted32", _erfc_weighted(2.0), _u(0.5, 2.0), _u(10.1, 2.0), 10, "f"),
+    ("kErfInverseNear32", _erf_inverse_near_shifted, mp.mpf("-2.5"), mp.mpf("2.5"), 9, "f"),
+    ("kErfInverseFar32", _erf_inverse_far_shifted, mp.sqrt(5) - 3, mp.mpf("1.02"), 9, "f"),
     ("kSinTail32", _sin_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kCosTail32", _cos_tail, mp.mpf(0), mp.mpf("0.63"), 3, "f"),
     ("kSinhTail32", _sinh_tail, mp.mpf(0), mp.mpf(1), 4, "f"),
@@ -99,6 +134,10 @@ ROWS = [
     ("kAsinTail64", _asin_tail, mp.mpf(0), mp.mpf("0.25"), 14, "d"),
     ("kErfSmall64", _erf_small, mp.mpf(0), mp.mpf(1), 13, "d"),
     ("kErfcScaled64", _erfc_scaled(3.0), _u(1.0, 3.0), _u(6.0, 3.0), 17, "d"),
+    ("kErfcWeighted64", _erfc_weighted(4.0), _u(0.5, 4.0), _u(27.3, 4.0), 22, "d"),
+    ("kLogGammaTail64", _log_gamma_tail, mp.mpf("-0.5"), mp.mpf("0.5"), 19, "d"),
+    ("kErfInverseNear64", _erf_inverse_near, mp.mpf(0), mp.mpf(5), 8, "d"),
+    ("kErfInverseFar64", _erf_inverse_far, mp.sqrt(5), mp.mpf("6.2"), 11, "d"),
 ]
 
 

@@ -21,6 +21,33 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 Real Sigmoid(Real x) { return 1 / (1 + std::exp(-x)); }
 Real Rsqrt(Real x) { return 1 / std::sqrt(x); }
 
+// By Newton's method.
+Real ErfInverse(Real x) {
+  const Real a = std::fabs(x);
+  if (!(a < 1)) return a == 1 ? std::copysign(Real(kInf), x) : Real(kNan);
+  Real y = std::min(a, Real(0.9));
+  for (int k = 0; k < 200; ++k) {
+    const Real slope = 2 / std::sqrt(std::acos(Real(-1))) * std::exp(-y * y);
+    const Real error = a < Real(0.5) ? std::erf(y) - a : (1 - a) - std::erfc(y);
+    y -= error / slope;
+  }
+  return std::copysign(y, x);
+}
+
+Real Digamma(Real x) {
+  const Real pi = std::acos(Real(-1));
+  if (x == 0) return std::copysign(Real(kInf), -x);
+  if (x < 0) {
+    if (x == std::floor(x)) return kNan;
+    return Digamma(1 - x) - pi / std::tan(pi * (x - std::nearbyint(x)));
+  }
+  Real sum = 0;
+  for (; x < 40; x += 1) sum -= 1 / x;
+  const Real z = 1 / (x * x);
+  const Real tail = z * (1 / Real(12) - z * (1 / Real(120) - z * (1 / Real(252) - z / 240)));
+  return sum + std::log(x) - 1 / (2 * x) - tail;
+}
+
 struct Row {
   Intrin intrin;
   Real (*reference)(Real);
@@ -29,11 +56,11 @@ struct Row {
 };
 const Row kRows[] = {
     {Intrin::kExp, std::exp, -110, 95, 2, 1.5},
-    {Intrin::kExp2, std::exp2, -155, 130, 1, 1.5},
-    {Intrin::kExpm1, std::expm1, -20, 95, 1, 3},
+    {Intrin::kExp2, std::exp2, -155, 130, 1.5, 1.5},
+    {Intrin::kExpm1, std::expm1, -20, 95, 1.5, 3},
     {Intrin::kLog, std::log, 0, 1000, 2, 1.5},
-    {Intrin::kLog2, std::log2, 0, 1000, 1, 2},
-    {Intrin::kLog10, std::log10, 0, 1000, 1, 2},
+    {Intrin::kLog2, std::log2, 0, 1000, 2, 2},
+    {Intrin::kLog10, std::log10, 0, 1000, 2, 2},
     {Intrin::kLog1p, std::log1p, -1, 1000, 2, 2},
     {Intrin::kSin, std::sin, -100, 100, 2, 1.5},
     {Intrin::kCos, std::cos, -100, 100, 2, 1.5},
@@ -49,6 +76,8 @@ const Row kRows[] = {
     {Intrin::kAtanh, std::atanh, -1, 1, 3, 4},
     {Intrin::kSigmoid, Sigmoid, -110, 110, 4, 3},
     {Intrin::kErf, std::erf, -7, 7, 4, 2},
+    {Intrin::kErfc, std::erfc, -7, 28, 4, 4},
+    {Intrin::kErfInverse, ErfInverse, -1, 1, 4, 4},
     {Intrin::kSqrt, std::sqrt, 0, 1000, 0.51, 0.51},
     {Intrin::kRsqrt, Rsqrt, 0, 1000, 1.6, 1.6},
 };
@@ -185,6 +214,32 @@ void CheckExpOfNegative(DLDataType t, double low) {
 TEST(ExpOfNegative, HasTheBitsOfExp) {
   CheckExpOfNegative<float>(Float(32), -110);
   CheckExpOfNegative<double>(Float(64), -760);
+}
+
+// Near a zero that is no machine number, the error is one of what cancels there.
+template <typename T>
+void CheckByMagnitude(Intrin intrin, Real (*reference)(Real), DLDataType t, double limit) {
+  std::vector<T> x = Points<T>(-30, 300);
+  for (const char* target : {"llvm", "llvm -mcpu=x86-64"}) {
+    const std::vector<T> got = Results(intrin, &x, t, target);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const Real want = reference(static_cast<Real>(x[i]));
+      const double error =
+          std::fabs(want) < 1
+              ? static_cast<double>(std::fabs(got[i] - want) / std::numeric_limits<T>::epsilon())
+              : UlpError(got[i], want);
+      EXPECT_LE(error, limit) << ir::IntrinName(intrin) << " " << target << ": at " << x[i]
+                              << " got " << got[i] << " for " << want;
+    }
+  }
+}
+TEST(LogGamma, IsNearTheTrueValue) {
+  CheckByMagnitude<float>(Intrin::kLogGamma, std::lgamma, Float(32), 1);
+  CheckByMagnitude<double>(Intrin::kLogGamma, std::lgamma, Float(64), 16);
+}
+TEST(Digamma, IsNearTheTrueValue) {
+  CheckByMagnitude<float>(Intrin::kDigamma, Digamma, Float(32), 1);
+  CheckByMagnitude<double>(Intrin::kDigamma, Digamma, Float(64), 64);
 }
 
 // ---- two arguments --------------------------------------------------------------------------

@@ -335,7 +335,9 @@ _PLAIN = (
     "equal=eq erf exp floor floor_divide floor_mod=remainder greater=gt greater_equal=ge isfinite isinf isnan "
     "left_shift=bitwise_left_shift less=lt less_equal=le log log_add_exp=logaddexp logical_and logical_not logical_or "
     "logical_xor maximum minimum mod=fmod multiply=mul negative=neg not_equal=ne outer power=pow "
-    "right_shift=bitwise_right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract=sub tan tanh trunc where"
+    "right_shift=bitwise_right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract=sub tan tanh trunc where "
+    "rvm.digamma=digamma rvm.erfc=erfc rvm.erfinv=erfinv rvm.exp2=exp2 rvm.expm1=expm1 rvm.lgamma=lgamma "
+    "rvm.log10=log10 rvm.log1p=log1p rvm.log2=log2"
 )
 _FUNCTIONAL = "nn.gelu=gelu nn.relu=relu nn.selu=selu nn.silu=silu"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/llvm/math.h"
+#include "codegen/llvm/math/emit.h"
 #include "support/error.h"
 
 namespace relaxvm::codegen {

@@ -7,7 +7,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/KnownBits.h>
 
-#include "codegen/llvm/math.h"
+#include "codegen/llvm/math/emit.h"
 #include "codegen/llvm/ops.h"
 #include "support/error.h"
 

@@ -37,8 +37,8 @@ IMAGE = rand(2, 3, 10, 12)
 
 UNARY = {
     "abs": X, "acos": U, "acosh": P + 1, "asin": U, "asinh": X, "atan": X, "atanh": U, "ceil": X, "cos": X,
-    "cosh": X, "erf": X, "erfc": X, "exp": X, "exp2": X, "expm1": X, "floor": X, "frac": X, "isfinite": X / 0.0 * B,
-    "isinf": X / (B * 1.0), "isnan": X / 0.0 * B, "log": P, "log10": P, "log1p": P, "log2": P, "logical_not": B,
+    "cosh": X, "digamma": P, "erf": X, "erfc": X, "erfinv": U, "exp": X, "exp2": X, "expm1": X, "floor": X, "frac": X, "isfinite": X / 0.0 * B,
+    "isinf": X / (B * 1.0), "isnan": X / 0.0 * B, "lgamma": X, "log": P, "log10": P, "log1p": P, "log2": P, "logical_not": B,
     "logit": U.abs() * 0.9 + 0.05, "neg": X, "positive": X, "reciprocal": P, "relu": X, "round": X * 3, "rsqrt": P,
     "sigmoid": X, "sign": X, "sin": X, "sinh": X, "sqrt": P, "square": X, "tan": U, "tanh": X, "trunc": X * 3,
     "bitwise_not": I, "signbit": X, "sgn": X, "rad2deg": X, "deg2rad": X, "sinc": X,

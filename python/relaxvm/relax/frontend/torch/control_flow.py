@@ -190,7 +190,7 @@ def _emit_loop(walk: Walk, loop: _Loop) -> tuple[list[Any], list[Any]]:
     whole = relax.SeqExpr(loop.goes_on[0], relax.If(condition, steps, ends))
     used = [v for v in free_vars(whole) if isinstance(v.ty, relax.TensorType)]
     captured = _distinct(used, params)
-    trial = relax.Function([*captured, *params, *gathered], whole, None, True, {})
+    trial = relax.Function([*captured, *params, *gathered], whole, None, g.is_pure, {})
     own = [loop.number] if loop.number is not None else []
     own += [v for p in params if isinstance(p.ty, relax.ShapeType) for v in p.ty.values]
     sizes = _distinct(list(free_symbolic_vars(trial)), own)
@@ -198,7 +198,7 @@ def _emit_loop(walk: Walk, loop: _Loop) -> tuple[list[Any], list[Any]]:
     first = relax.Var("sizes", relax.ShapeType([*own[: loop.number is not None], *sizes]))
     all_params = [first, *captured, *params, *gathered]
     result = relax.TupleType([_type_after(v) for v in (*params, *gathered)])
-    stub = relax.Function(all_params, relax.SeqExpr([], done), result, True, {})
+    stub = relax.Function(all_params, relax.SeqExpr([], done), result, g.is_pure, {})
     var = GlobalVar(f"loop_{len(walk.importer.functions)}", copy_with_new_vars(stub).ty)
 
     def call(number: list[Any], carried: list[Any], items: list[Any]) -> Any:
@@ -210,7 +210,7 @@ def _emit_loop(walk: Walk, loop: _Loop) -> tuple[list[Any], list[Any]]:
     goes_on = relax.SeqExpr([*loop.body, *more, *last], again)
     blocks, chosen = _block(walk, lambda: g.emit(relax.If(condition, goes_on, ends)))
     body = relax.SeqExpr([*loop.goes_on[0], *blocks], chosen)
-    function = relax.Function(all_params, body, result, True, {})
+    function = relax.Function(all_params, body, result, g.is_pure, {})
     walk.importer.functions[var] = copy_with_new_vars(function)
 
     starts = [_carried(p, g.emit(v) if g.is_tensor(v) else v) for p, v, _ in loop.carried]

@@ -52,6 +52,7 @@ class Graph:
         self.symbols = symbols
         self.node: Any = None
         self.args: Callable[[Any], list[Any]]
+        self.is_pure = True  # no call with an effect was emitted
 
     # ---- emitting
 
@@ -59,6 +60,11 @@ class Graph:
         if isinstance(expr, Complex):
             raise UnsupportedProgram("a complex tensor here; use torch.view_as_real before")
         return expr if isinstance(expr, relax.Var) else self.builder.emit(expr)
+
+    def emit_effect(self, name: str, ty: Any) -> Any:
+        """Calls a function of the VM that does not give the same each time."""
+        self.is_pure = False
+        return self.builder.emit(op.call_packed(name, ty_args=[ty]))
 
     def const(self, value: Any, dtype: str = "float32") -> Any:
         return relax.const(np.asarray(value, dtype=np.dtype(dtype)))

@@ -105,12 +105,14 @@ class _Importer:
         attrs |= self._bounds()
         variables = inputs + [var for var, _ in self.params]
         walk = _Walk(self)
-        has_branches = _has_branches(self.program.graph_module)
-        bound = (lambda value: value) if has_branches else self.builder.emit_output
-        block = contextlib.nullcontext() if has_branches else self.builder.dataflow()
-        with self.builder.function("main", variables, attrs=attrs or None):
+        draws = _draws(self.program.graph_module)
+        is_dataflow = not draws and not _has_branches(self.program.graph_module)
+        bound = self.builder.emit_output if is_dataflow else lambda value: value
+        block = self.builder.dataflow() if is_dataflow else contextlib.nullcontext()
+        with self.builder.function("main", variables, attrs=attrs or None) as scope:
             with block:
                 walk.nodes(graph)
+                scope.is_pure = self.g.is_pure
                 outputs = [_result(walk.value(v)) for v in self._results(graph)]
                 if unwrap and len(outputs) == 1:
                     result = bound(outputs[0])
@@ -121,7 +123,7 @@ class _Importer:
             self.builder.emit_func_output(result)
         module = self.builder.get()
         module.update(self.functions)
-        return module
+        return relax.transform.ConvertToDataflow(1)(module) if draws else module
 
     # ---- inputs and results
 
@@ -408,6 +410,13 @@ def _place(node: Any) -> str:
         line for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File")
     ]
     return f"; made by {lines[-1].strip()}" if lines else ""
+
+
+def _draws(module: Any) -> bool:
+    """Does it draw random numbers?"""
+    calls = (n for part in module.modules() for n in part.graph.nodes if n.op == "call_function")
+    targets = (n.target for n in calls if isinstance(n.target, torch._ops.OpOverload))
+    return any(registry.is_random(_functional(registry.name_of(t))) for t in targets)
 
 
 def _has_branches(module: Any) -> bool:

@@ -20,6 +20,7 @@ Rule = Callable[..., Any]
 _rules: dict[str, Rule] = {}
 _complex_rules: dict[str, Rule] = {}
 _of_both_parts: set[str] = set()
+_drawing: set[str] = set()
 
 
 def _registering(
@@ -37,6 +38,16 @@ def _registering(
 def aten_op(*names: str) -> Callable[[Rule], Rule]:
     """Registers the importer of the overloads `names`."""
     return _registering(_rules, names, "importers")
+
+
+def random_op(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the importer of the overloads `names`, which give other numbers at each call."""
+    _drawing.update(names)
+    return aten_op(*names)
+
+
+def is_random(name: str) -> bool:
+    return name in _drawing
 
 
 def complex_op(*names: str) -> Callable[[Rule], Rule]:

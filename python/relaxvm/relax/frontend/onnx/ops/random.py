@@ -1,82 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers, and what depends on them.  A counter is hashed: with a seed the numbers are the same in every run.
-
-The hash of 32 bits is `lowbias32` of C. Wellons, "Prospecting for hash functions" (2018).
-"""
+"""Random numbers, and what depends on them: with a seed the numbers are the same in every run."""
 
 from __future__ import annotations
 
-import math
-import struct
 from typing import Any
 
 import onnx
 
-from relaxvm import relax
 from relaxvm.relax import op
 
+from ... import random
 from ..element_types import carrier
 from ..errors import InvalidModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
 from ..values import Value
 
-# 0 is what the hash makes of 0: a seed of 0 is another number.
-_SEED_OF_ZERO = 0x9E3779B97F4A7C15
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def _mixed(g: Graph, x: Any) -> Any:
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, None)):
-        x = g.emit(op.bitwise_xor(x, op.right_shift(x, g.constant(shift, "uint32"))))
-        x = x if factor is None else g.emit(op.multiply(x, g.constant(factor, "uint32")))
-    return x
-
-
-def _seed_words(g: Graph, seed: int | float | None) -> tuple[Any, Any]:
-    """Two numbers of 32 bits; without a seed others in every run."""
+def _words(g: Graph, seed: int | float | None) -> random.Words:
+    """The seed; without one others in every run."""
     if seed is not None:
-        bits = struct.unpack("<Q", struct.pack("<d", float(seed)))[0] ^ _SEED_OF_ZERO
-        return tuple(g.constant(word, "uint32") for word in (bits & 0xFFFFFFFF, bits >> 32))
-    bits = g.emit_effect("vm.builtin.random_seed", ty=relax.TensorType((), "int64"))
-    words = op.memory.view(op.reshape(bits, [1]), [2], "uint32")
-    words = g.emit(words)
-    pick = lambda i: g.emit(op.take(words, g.constant(i, "int64"), axis=0))
-    return pick(0), pick(1)
-
-
-def _bits(g: Graph, shape: list, words: tuple[Any, Any], stream: int) -> Any:
-    """32 random bits for each element of `shape`; streams are independent."""
-    count = g.emit(op.astype(op.arange(0, g.product(shape), 1, dtype="int64"), "uint32"))
-    first = _mixed(g, op.add(words[0], g.constant(stream * 0x9E3779B9 & 0xFFFFFFFF, "uint32")))
-    x = _mixed(g, g.emit(op.bitwise_xor(count, first)))
-    x = _mixed(g, g.emit(op.add(x, words[1])))
-    return g.emit(op.reshape(x, shape))
-
-
-def _unit(g: Graph, shape: list, words: tuple[Any, Any], dtype: str, stream: int) -> Any:
-    """Uniform in [0, 1), multiples of 2^-24 (float64: of 2^-53)."""
-    top = op.right_shift(_bits(g, shape, words, 2 * stream), g.constant(8, "uint32"))
-    unit = op.multiply(op.astype(top, dtype), g.constant(2.0**-24, dtype))
-    if dtype == "float32":
-        return g.emit(unit)
-    low = op.right_shift(_bits(g, shape, words, 2 * stream + 1), g.constant(3, "uint32"))
-    return g.emit(op.add(unit, op.multiply(op.astype(low, dtype), g.constant(2.0**-53, dtype))))
+        return random.known_words(seed)
+    return random.words_of(g.emit, g.emit_effect(random.SEED, ty=random.SEED_TYPE))
 
 
 def uniform(g: Graph, shape: list, seed: int | float | None, dtype: str = "float32") -> Any:
     """Numbers in [0, 1) of type float32 or float64."""
-    return _unit(g, shape, _seed_words(g, seed), dtype, 0)
+    return random.uniform(g.emit, shape, _words(g, seed), dtype)
 
 
 def normal(g: Graph, shape: list, seed: int | float | None, dtype: str = "float32") -> Any:
-    """Numbers of mean 0 and variance 1, by the transform of Box and Muller."""
-    words = _seed_words(g, seed)
-    one, number = g.constant(1, dtype), lambda v: g.constant(v, dtype)
-    length = op.log(op.subtract(one, _unit(g, shape, words, dtype, 0)))
-    length = op.sqrt(op.multiply(number(-2.0), length))
-    angle = op.multiply(number(2 * math.pi), _unit(g, shape, words, dtype, 1))
-    return g.emit(op.multiply(length, op.cos(angle)))
+    """Numbers of mean 0 and variance 1."""
+    return random.normal(g.emit, shape, _words(g, seed), dtype)
 
 
 def _wide(dtype: str) -> str:

@@ -28,10 +28,19 @@ _FUNCTIONS = {
     "ceil": "ceil",
     "cos": "cos",
     "cosh": "cosh",
+    "digamma": "rvm.digamma",
     "erf": "erf",
+    "erfc": "rvm.erfc",
+    "erfinv": "rvm.erfinv",
     "exp": "exp",
+    "exp2": "rvm.exp2",
+    "expm1": "rvm.expm1",
     "floor": "floor",
+    "lgamma": "rvm.lgamma",
     "log": "log",
+    "log10": "rvm.log10",
+    "log1p": "rvm.log1p",
+    "log2": "rvm.log2",
     "neg": "negative",
     "relu": "nn.relu",
     "round": "round",
@@ -251,45 +260,6 @@ def ldexp(g: Graph, a: Any, b: Any) -> Any:
 # ---- functions
 
 
-@aten_op("expm1.default")
-def expm1(g: Graph, x: Any) -> Any:
-    dtype = g.result_dtype()
-    return op.subtract(g.emit(op.exp(g.cast(x, dtype))), g.const(1, dtype))
-
-
-@aten_op("log1p.default")
-def log1p(g: Graph, x: Any) -> Any:
-    dtype = g.result_dtype()
-    return op.log(g.emit(op.add(g.cast(x, dtype), g.const(1, dtype))))
-
-
-@aten_op("log2.default")
-def log2(g: Graph, x: Any) -> Any:
-    return _log_of_base(g, x, math.log(2))
-
-
-@aten_op("log10.default")
-def log10(g: Graph, x: Any) -> Any:
-    return _log_of_base(g, x, math.log(10))
-
-
-def _log_of_base(g: Graph, x: Any, log_of_base: float) -> Any:
-    dtype = g.result_dtype()
-    return op.divide(g.emit(op.log(g.cast(x, dtype))), g.const(log_of_base, dtype))
-
-
-@aten_op("exp2.default")
-def exp2(g: Graph, x: Any) -> Any:
-    dtype = g.result_dtype()
-    return op.power(g.const(2, dtype), g.cast(x, dtype))
-
-
-@aten_op("erfc.default")
-def erfc(g: Graph, x: Any) -> Any:
-    dtype = g.result_dtype()
-    return op.subtract(g.const(1, dtype), g.emit(op.erf(g.cast(x, dtype))))
-
-
 @aten_op("reciprocal.default")
 def reciprocal(g: Graph, x: Any) -> Any:
     dtype = g.result_dtype()
@@ -314,7 +284,7 @@ def round_decimals(g: Graph, x: Any, decimals: int = 0) -> Any:
 def elu(g: Graph, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     dtype = g.dtype(x)
     inner = x if input_scale == 1 else g.emit(op.multiply(x, g.const(input_scale, dtype)))
-    below = g.emit(op.nn.relu(g.emit(op.subtract(g.const(1, dtype), g.emit(op.exp(inner))))))
+    below = g.emit(op.nn.relu(g.emit(op.negative(g.emit(op.rvm.expm1(inner))))))
     below = g.emit(op.multiply(g.const(-alpha * scale, dtype), below))
     above = g.emit(op.nn.relu(x))
     if scale != 1:

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "codegen/llvm/math.h"
+#include "codegen/llvm/math/emit.h"
 #include "codegen/llvm/ops.h"
 
 namespace relaxvm::codegen::math {
@@ -204,6 +204,10 @@ Num Acosh(Num x);
 Num Atanh(Num x);
 Num Sigmoid(Num x);
 Num Erf(Num x);
+Num Erfc(Num x);
+Num ErfInverse(Num x);
+Num LogGamma(Num x);
+Num Digamma(Num x);
 Num Gelu(Num x);
 Num Pow(Num x, Num y);
 // The sign and the special values of |x|^y = `magnitude`, which is right for finite x other than 0.
@@ -224,11 +228,18 @@ llvm::Value* ByTable(ir::Intrin intrin, Num x);
 
 Num ExpF(Num x);
 Num ExpOfNegativeF(Num x);  // for x <= 0 or a NaN: the bits of ExpF
+Num ExpOfPairF(Pair x);     // exp(high + low), for a high from -110 to 88
+Num Exp2F(Num x);
+Num Expm1F(Num x);
 Num LogF(Num x);
+Num Log2F(Num x);
+Num Log10F(Num x);
 Num Log1pF(Num x);
 Num TanhF(Num x);
 Num SigmoidF(Num x);
 Num ErfF(Num x);
+Num ErfcF(Num x);
+Num ErfInverseF(Num x);
 Num GeluF(Num x);
 Num SinF(Num x);
 Num CosF(Num x);

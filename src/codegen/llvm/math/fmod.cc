@@ -3,7 +3,7 @@
 // one at most, by long division where it is greater.
 #include <llvm/IR/Module.h>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 
 namespace relaxvm::codegen {
 

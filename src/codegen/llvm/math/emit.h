@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementary functions as inlined polynomial code on float or double, scalars or vectors: no
-// library is called. Error bounds are in math_f32.cc and math_f64.cc.
+// library is called. How exact each is: tests/codegen/math_test.cc.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

@@ -4,7 +4,7 @@
 
 #include <llvm/IR/Module.h>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 
 namespace relaxvm::codegen::math {
 namespace {

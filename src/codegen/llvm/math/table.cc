@@ -7,8 +7,8 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include "codegen/llvm/math_code.h"
-#include "codegen/llvm/math_tables.h"
+#include "codegen/llvm/math/code.h"
+#include "codegen/llvm/math/tables.h"
 
 namespace relaxvm::codegen::math {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of elementary functions, and what all of them use: fused multiply-add and rounding to
 // integers.
-#include "codegen/llvm/math.h"
+#include "codegen/llvm/math/emit.h"
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -11,7 +11,7 @@
 #include <bit>
 #include <string>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 #include "support/error.h"
 
 namespace relaxvm::codegen {
@@ -162,6 +162,10 @@ Num OfDoubles(Intrin intrin, Num x, Num y) {
     case Intrin::kAtanh: return math::Atanh(x);
     case Intrin::kSigmoid: return math::Sigmoid(x);
     case Intrin::kErf: return math::Erf(x);
+    case Intrin::kErfc: return math::Erfc(x);
+    case Intrin::kErfInverse: return math::ErfInverse(x);
+    case Intrin::kLogGamma: return math::LogGamma(x);
+    case Intrin::kDigamma: return math::Digamma(x);
     case Intrin::kGelu: return math::Gelu(x);
     case Intrin::kPow: return math::Pow(x, y);
     case Intrin::kAtan2: return math::Atan2(x, y);
@@ -186,11 +190,17 @@ Value* EmitMath(ir::Intrin intrin, llvm::ArrayRef<Value*> args, llvm::IRBuilder<
     switch (intrin) {
       case Intrin::kExp: return math::ExpF(x).v;
       case Intrin::kExpOfNegative: return math::ExpOfNegativeF(x).v;
+      case Intrin::kExp2: return math::Exp2F(x).v;
+      case Intrin::kExpm1: return math::Expm1F(x).v;
       case Intrin::kLog: return math::LogF(x).v;
+      case Intrin::kLog2: return math::Log2F(x).v;
+      case Intrin::kLog10: return math::Log10F(x).v;
       case Intrin::kLog1p: return math::Log1pF(x).v;
       case Intrin::kTanh: return math::TanhF(x).v;
       case Intrin::kSigmoid: return math::SigmoidF(x).v;
       case Intrin::kErf: return math::ErfF(x).v;
+      case Intrin::kErfc: return math::ErfcF(x).v;
+      case Intrin::kErfInverse: return math::ErfInverseF(x).v;
       case Intrin::kGelu: return math::GeluF(x).v;
       case Intrin::kSinh: return math::SinhF(x).v;
       case Intrin::kCosh: return math::CoshF(x).v;

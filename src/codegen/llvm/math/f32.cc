@@ -3,7 +3,7 @@
 // twice the speed.
 #include <limits>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 
 namespace relaxvm::codegen::math {
 namespace {
@@ -111,6 +111,12 @@ Num ExpF(Num x) {
 
 namespace {
 
+// The result for x outside (0, inf): 0 gives -inf, below NaN.
+Num LogSpecials(Num x, Num result) {
+  Num special = Select(x == 0.0, -kInfinity, Select(x < 0.0, kNan, x));
+  return Select((x > 0.0) & (x < kInfinity), result, special);
+}
+
 // log(x) - less ln 2 for a normal positive x = (1 + f) 2^k.
 Num LogOfNormal(Num x, const Word* less = nullptr) {
   Code& c = *x.c;
@@ -130,8 +136,7 @@ Num LogOfAny(Num x) {
   Mask small = x < 0x1p-126;
   Word less = Select(small, WordOf(c, 23), WordOf(c, 0));
   Num result = LogOfNormal(Select(small, x * 0x1p23, x), &less);
-  Num special = Select(x == 0.0, -kInfinity, Select(x < 0.0, kNan, x));
-  return Select((x > 0.0) & (x < kInfinity), result, special);
+  return LogSpecials(x, result);
 }
 
 }  // namespace
@@ -144,6 +149,53 @@ Num LogF(Num x) {
   Mask rare{c.b.CreateICmpSGT(from_least.v, c.Bits(0xfeffffff)), &c};
   return Seldom(rare, x, LogOfNormal(x), "log",
                 [](llvm::ArrayRef<Num> args) { return LogOfAny(args[0]); });
+}
+
+Num ExpOfPairF(Pair x) {
+  Nearest n = NearestInteger(x.high * 1.4426950408889634);
+  Num r = Fma(n.number, -kLn2Low, Fma(n.number, -kLn2High, x.high) + x.low);
+  return Scale(1.0 + Fma(r * r, Horner(r, kExpTail32), r), n);
+}
+
+// Half of 2^n: the largest result overflows only in the last step.
+Num Expm1F(Num x) {
+  Code& c = *x.c;
+  ReducedExp e = ReduceExp(Clamp(x, -40.0, 88.8));
+  Num half = PowerOfTwo(e.n.integer - WordOf(c, 1));
+  return Select(x == 0.0, x, Fma(half, e.tail, half - 0.5) * 2.0);
+}
+
+namespace {
+
+// log(x) = n log(2) + log(1 + f), with n log(2) as a sum of two and log(1 + f) times `factor`.
+struct LogBase {
+  double of_two, of_two_rest, factor, factor_rest;
+};
+Num LogOfBase(Num x, const LogBase& base) {
+  Code& c = *x.c;
+  Mask small = x < 0x1p-126;
+  Num normal = Select(small, x * 0x1p23, x);
+  Word k = (BitsOf(normal) - BitsOf(Of(c, 0x1.6a09e6p-1))) >> 23;
+  Num f = FromBits(BitsOf(normal) - (k << 23)) - 1.0;
+  Num n = ToNumber(k - Select(small, WordOf(c, 23), WordOf(c, 0)));
+  Num square = f * f;
+  Num log = f + Fma(square, -0.5, square * f * Horner(f, kLogTail32));
+  Num low = log * base.factor_rest;
+  if (base.of_two_rest != 0) low = Fma(n, base.of_two_rest, low);
+  return LogSpecials(x, Fma(n, base.of_two, Fma(log, base.factor, low)));
+}
+
+}  // namespace
+
+Num Log2F(Num x) { return LogOfBase(x, {1, 0, 1.44269502, 1.92596299e-8}); }
+Num Log10F(Num x) { return LogOfBase(x, {0x1.344p-2, 4.60503898e-6, 0.434294492, -1.0103050e-8}); }
+
+// x = n + f, f in [-1/2, 1/2]
+Num Exp2F(Num x) {
+  Nearest n = NearestInteger(Clamp(x, -151.0, 129.0));
+  Num f = Clamp(x, -151.0, 129.0) - n.number;
+  Num r = Fma(f, 0.693147182, f * -1.90465421e-9);
+  return Scale(1.0 + Fma(r * r, Horner(r, kExpTail32), r), n);
 }
 
 // log(u) for u = 1 + x, and what that sum has lost.
@@ -207,10 +259,7 @@ Num GeluF(Num x) {
   Num missing = t * Fma(-t, lost, Fma(-t, sum, Of(*x.c, 1.0)));
   Num u = Fma(Select(small, missing, 0.0), -5.0, Fma(t, -5.0, Of(*x.c, 1.0)));
   // exp(-a^2 / 2): the rounding of the square would be felt.
-  Pair square = TwoProduct(a, a * -0.5);
-  Nearest n = NearestInteger(square.high * 1.4426950408889634);
-  Num r = Fma(n.number, -kLn2Low, Fma(n.number, -kLn2High, square.high) + square.low);
-  Num power = Scale(1.0 + Fma(r * r, Horner(r, kExpTail32), r), n);
+  Num power = ExpOfPairF(TwoProduct(a, a * -0.5));
   // a t = 1 - 2.5 t: that sum forgets how a + 2.5 and t were rounded, but cancels for a small a.
   Num ratio = Select(small, Fma(a, missing, a * t), Fma(t, -2.5, Of(*x.c, 1.0)));
   return Select(x > 0.0, x, 0.0) - ratio * (Horner(u, kGeluTail32) * power);

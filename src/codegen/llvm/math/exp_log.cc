@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 
 namespace relaxvm::codegen::math {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "codegen/llvm/math_code.h"
+#include "codegen/llvm/math/code.h"
 
 namespace relaxvm::codegen::math {
 namespace {
