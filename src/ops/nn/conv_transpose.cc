@@ -209,7 +209,7 @@ std::optional<Tensor> NarrowForm(const ComputeArgs& in, const ConvTranspose& a,
   const Tensor& w = in[1];
   const Expr filters = p.kernel.Extent(w->shape, 'O'), inputs = p.kernel.Extent(w->shape, 'I');
   int64_t columns = ir::AsInt(filters).value_or(kMostColumns);
-  bool in_order = columns == 1;
+  bool in_order = kNumSpatial == 1 && columns == 1;
   if (a.groups > 1 || columns >= kFewChannels) return std::nullopt;
   for (size_t s = 0; s < kNumSpatial; ++s) {
     columns *= a.strides[s];
