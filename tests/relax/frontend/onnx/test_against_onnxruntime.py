@@ -156,6 +156,9 @@ CASES = {
         IMAGE + "{ s = Constant<value_floats=[1.0,2.0,3.0,4.0]>() y = InstanceNormalization(x, s, s) }",
         IMAGES, 17),
     "layer norm": (ROW + "{ y = LayerNormalization(x, bias, bias) }", ROWS, 17),
+    "layer norm of doubles, its statistics of floats": (
+        "g (float[n, 6] x) => (double[a, b] y, float[c, d] mean, float[e, f] inverse) "
+        "{ w = Cast<to=11>(x) s = Cast<to=11>(bias) y, mean, inverse = LayerNormalization(w, s) }", ROWS, 17),
     "matmul": (ROW + "{ y = MatMul(x, matrix) }", ROWS, 17),
     "gemm": (ROW + "{ y = Gemm<alpha=0.5>(x, matrix) }", ROWS, 17),
     "gemm transposed": (ROW + "{ y = Gemm<transA=1, transB=1>(x, x) }", [{"x": (6, 6)}], 17),
@@ -258,7 +261,7 @@ def test_agrees(name, sizes, make_model, run_model_once):
     for shape in shapes:
         feed = {k: data(rng, s, model) for k, s in shape.items()}
         for have, want in zip(ours(feed), peer.run(None, feed), strict=True):
-            assert have.shape == want.shape, shape
+            assert have.shape == want.shape and have.dtype == want.dtype, shape
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 

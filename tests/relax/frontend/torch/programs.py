@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import zlib
 from collections.abc import Callable
@@ -137,6 +138,7 @@ program(
     rand(6, 7),
 )
 program("baddbmm", lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=2.0), rand(3, 5, 7), rand(3, 5, 6), rand(3, 6, 7))  # fmt: skip
+program("addbmm", lambda a, b, c: torch.addbmm(a, b, c, beta=0.5, alpha=2.0), rand(5, 7), rand(3, 5, 6), rand(3, 6, 7))  # fmt: skip
 program("baddbmm_plain", torch.baddbmm, rand(3, 5, 7), rand(3, 5, 6), rand(3, 6, 7))
 program("linear", nn.Linear(6, 4), rand(2, 5, 6))
 program("linear_no_bias", nn.Linear(6, 4, bias=False), rand(5, 6))
@@ -195,6 +197,7 @@ program("interpolate_antialias", lambda x: F.interpolate(x, size=(5, 6), mode="b
 program("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), rand(2, 8, 3, 4))
 program("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), rand(2, 3, 4, 6))
 program("channel_shuffle", lambda x: F.channel_shuffle(x, 2), rand(2, 4, 3, 4))
+program("grid_sample_3d", lambda x, g: F.grid_sample(x, g, align_corners=True), rand(2, 3, 4, 5, 6), rand(2, 2, 3, 4, 3, low=-1.2, high=1.2))  # fmt: skip
 program("grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), IMAGE, rand(2, 5, 6, 2, low=-1.2, high=1.2))  # fmt: skip
 program("affine_grid", lambda t: F.affine_grid(t, [2, 3, 5, 6], align_corners=False), rand(2, 2, 3))
 program("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), IMAGE)
@@ -288,6 +291,17 @@ program("std_mean", lambda x: torch.std_mean(x, dim=-1), X)
 program("max_dim", lambda x: torch.max(x, 1), X)
 program("min_dim", lambda x: torch.min(x, 1, keepdim=True), X)
 program("median_dim", lambda x: torch.median(x, 1), X)
+NANS = torch.where(X > 1, math.nan, X)
+program(
+    "median_of_nans",
+    lambda x: (torch.median(x), torch.median(x[:1]), torch.median(x, 2, True)[0]),
+    NANS,
+)
+program(
+    "nanmedian",
+    lambda x: (torch.nanmedian(x), *torch.nanmedian(x, 1), torch.nanmedian(x * math.nan)),
+    NANS,
+)
 program("argmax_dim", lambda x: (x.argmax(1), x.argmax(-1, keepdim=True), x.argmin(0)), X)
 program("any_dim", lambda b: (b.any(1), b.all(-1, keepdim=True), b.any((0, 1))), B)
 program("cumsum", lambda x: torch.cumsum(x, 1), X)
@@ -372,6 +386,15 @@ program("select_scatter", lambda x, y: torch.select_scatter(x, y, 1, 0), X, Y[:,
 program("masked_scatter", lambda x, b, y: x.masked_scatter(b, y), X, B, Y)
 program("meshgrid", lambda x, y: torch.meshgrid(x, y, indexing="ij"), rand(3), rand(4))
 program("searchsorted", lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x), X)
+PAIRS = torch.tensor([[1, 1, 2, 2, 1], [3, 3, 3, 3, 3]])
+program("unique_consecutive", lambda i: torch.unique_consecutive(i, True, True), PAIRS)
+program("unique_consecutive_dim", lambda i: torch.unique_consecutive(i, True, True, dim=1), PAIRS)
+program(
+    "unique_consecutive_again",
+    lambda i: (torch.unique_consecutive(i) * 2, torch.unique_consecutive(i)),
+    PAIRS,
+)
+program("copies", lambda x: (torch.view_copy(x, [6, 4]), *torch.unbind_copy(x, 1), torch.permute_copy(x, [2, 0, 1]), torch.narrow_copy(x, 1, 0, 2)), X)  # fmt: skip
 program("unique", lambda i: torch.unique(i), I)
 program("bincount", lambda i: torch.bincount(i, minlength=8), ints(20, high=8))
 program("as_strided", lambda x: torch.as_strided(x, (3, 4), (4, 1), 2), X)

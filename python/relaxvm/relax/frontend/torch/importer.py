@@ -424,8 +424,11 @@ def _has_branches(module: Any) -> bool:
 
 
 def _functional(name: str) -> str:
-    """'relu.default' for 'relu_.default': it writes where nobody else looks, see _is_ready."""
+    """'relu.default' for 'relu_.default': it writes where nobody else looks, see _is_ready.  And 'view.default' for
+    'view_copy.default': all tensors are values."""
     operator, _, overload = name.rpartition(".")
+    if operator.endswith("_copy") and not registry.is_known(name):
+        return f"{operator.removesuffix('_copy')}.{overload}"
     plain = f"{operator[:-1]}.{overload}"
     return plain if operator.endswith("_") and not operator.startswith("__") else name
 
@@ -448,8 +451,7 @@ def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
         if target._schema.is_mutable:
             if _functional(name) == name or not _is_alone(node.args[0]):
                 return False
-            name = _functional(name)
-        if not _is_known(name, custom):
+        if not _is_known(_functional(name), custom):
             return False
     return True
 

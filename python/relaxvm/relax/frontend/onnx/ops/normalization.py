@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from relaxvm.relax import TupleGetItem, op
 
+from ..element_types import carrier
 from ..errors import InvalidModel, UnsupportedModel
 from ..graph import Graph
 from ..registry import Expr, onnx_op
@@ -110,7 +111,8 @@ def layer_normalization(
     inverse = g.emit(op.divide(g.scalar(1, x), op.sqrt(op.add(variance, g.scalar(epsilon, x)))))
     y = op.multiply(g.as_type(op.multiply(centred, inverse), dtype), scale)
     y = y if bias is None else op.add(y, bias)
-    return y, mean, inverse
+    stash = carrier(stash_type)
+    return y, g.as_type(mean, stash), g.as_type(inverse, stash)
 
 
 @onnx_op("RMSNormalization", since=23)

@@ -295,12 +295,12 @@ _METHODS = {0: "bilinear", 1: "nearest", 2: "bicubic"}
 _PADDING = {0: "zeros", 1: "border", 2: "reflection"}
 
 
-@aten_op("grid_sampler_2d.default", "grid_sampler.default")
+@aten_op("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
 def grid_sampler(g: Graph, x: Any, grid: Any, method: int, padding: int, aligned: bool) -> Any:
-    if g.rank(x) != 4:
-        raise UnsupportedProgram("sampling in three dimensions")
-    places = g.emit(op.permute_dims(grid, [0, 3, 1, 2]))
-    return op.image.grid_sample(x, places, _METHODS[method], "NCHW", _PADDING[padding], aligned)
+    rank = g.rank(x)
+    places = g.emit(op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)]))
+    layout = "NCHW" if rank == 4 else "NCDHW"
+    return op.image.grid_sample(x, places, _METHODS[method], layout, _PADDING[padding], aligned)
 
 
 @aten_op("torchvision::roi_align.default")

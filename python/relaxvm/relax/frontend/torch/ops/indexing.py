@@ -104,8 +104,8 @@ def _rows_of(g: Graph, mask: Any) -> list[Any]:
 
 def _found_size(g: Graph) -> Any:
     """The variable of the size that the node finds; one of its own where the result does not show it."""
-    shape = getattr(g.result, "shape", ())
-    for d in shape:
+    result = g.result[0] if isinstance(g.result, tuple) else g.result
+    for d in getattr(result, "shape", ()):
         if not isinstance(d, int) and not g.symbols.knows(d.node.expr) and d.node.expr.is_Symbol:
             return g.symbols.variable(d.node.expr.name)
     return g.symbols.variable(f"{g.node.name}_found")
@@ -343,6 +343,40 @@ def unique_dim(
     return_counts: bool = False,
 ) -> tuple:
     return _unique(g, x, return_inverse, return_counts, g.axis(x, dim))
+
+
+@aten_op("unique_consecutive.default")
+def unique_consecutive(
+    g: Graph, x: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> tuple:
+    """What differs from the one before: its values, for each the number of its value, and how often it repeats."""
+    if dim is None:
+        x_rows, axis = g.emit(op.reshape(x, [-1])), 0
+        rows = g.emit(op.expand_dims(x_rows, [1]))
+    else:
+        x_rows, axis = x, g.axis(x, dim)
+        order = [axis, *(i for i in range(g.rank(x)) if i != axis)]
+        rows = g.emit(op.permute_dims(x, order))
+        rows = g.emit(op.reshape(rows, [g.shape(x)[axis], -1]))
+    count = g.shape(rows)[0]
+    cut = lambda start, end: g.emit(op.strided_slice(rows, [0], [start], [end], [1]))
+    differs = g.emit(op.not_equal(cut(1, count), cut(0, count - 1)))
+    differs = g.emit(op.max(g.cast(differs, "int64"), [1]))
+    starts = g.emit(op.concat([g.const([1], "int64"), differs], 0))
+    (places,) = _rows_of(g, g.cast(starts, "bool"))
+    values = op.take(x_rows, places, axis=axis)
+    inverse = counts = None
+    if return_inverse or return_counts:
+        inverse = g.emit(op.subtract(g.emit(op.cumsum(starts, 0)), g.const(1, "int64")))
+    if return_counts:
+        zeros, ones = (
+            g.emit(op.full([n], g.const(v, "int64"), "int64"))
+            for v, n in ((0, g.shape(places)[0]), (1, count))
+        )
+        counts = op.scatter_elements(zeros, inverse, ones, 0, "add")
+    if return_inverse and dim is None:
+        inverse = op.reshape(inverse, g.shape(x))
+    return values, inverse if return_inverse else None, counts
 
 
 def _unique(g: Graph, x: Any, inverse: bool, counts: bool, axis: int | None) -> tuple:

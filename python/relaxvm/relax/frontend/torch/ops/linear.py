@@ -68,6 +68,15 @@ def addmm(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -
     return op.add(x, product)
 
 
+@aten_op("addbmm.default")
+def addbmm(g: Graph, x: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> Any:
+    """The sum of all products of the batch: one product, of rows that are joined."""
+    batch, rows, inner = g.shape(a)
+    joined = g.emit(op.permute_dims(a, [1, 0, 2]))
+    joined = g.emit(op.reshape(joined, [rows, batch * inner]))
+    return addmm(g, x, joined, g.emit(op.reshape(b, [batch * inner, g.shape(b)[2]])), beta, alpha)
+
+
 @aten_op("outer.default")
 def outer(g: Graph, a: Any, b: Any) -> Any:
     return op.multiply(g.emit(op.expand_dims(a, [1])), b)

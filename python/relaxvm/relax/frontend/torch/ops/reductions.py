@@ -192,30 +192,49 @@ def kthvalue(g: Graph, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> 
     return _of_rank(g, x, k - 1, dim, keepdim)
 
 
-@aten_op("median.dim")
+@aten_op("median.dim", "nanmedian.dim")
 def median_dim(g: Graph, x: Any, dim: int, keepdim: bool = False) -> tuple:
-    size = g.shape(x)[g.axis(x, dim)] if g.rank(x) else 1
-    return _of_rank(g, x, _middle(size), dim, keepdim)
+    if g.rank(x) == 0:
+        return x, g.const(0, "int64")
+    axis = g.axis(x, dim)
+    return _of_rank(g, x, _middle(g, x, axis), axis, keepdim)
 
 
-@aten_op("median.default")
+@aten_op("median.default", "nanmedian.default")
 def median(g: Graph, x: Any) -> Any:
     flat = _flat(g, x)
-    ordered = g.emit(op.sort(flat, 0))
-    return op.take(ordered, g.number(_middle(g.shape(flat)[0]), "int64"), axis=0)
+    return op.squeeze(g.emit(_of_rank(g, flat, _middle(g, flat, 0), 0, True)[0]), [0])
 
 
-def _middle(size: Any) -> Any:
-    return (size - 1) // 2
+def _middle(g: Graph, x: Any, axis: int) -> Any:
+    """The rank of the median: a size, or a tensor with one element along `axis`.
+
+    NaN come last.  One of them is the median itself, but for nanmedian, which looks at the others.
+    """
+    size = g.shape(x)[axis]
+    if not g.is_float(x):
+        return (size - 1) // 2
+    is_nan = g.cast(g.emit(op.isnan(x)), "int64")
+    found = g.emit(op.sum(is_nan, [axis], keepdims=True))
+    size, one = g.number(size, "int64"), g.const(1, "int64")
+    last = g.emit(op.subtract(size, one))
+    if "nanmedian" in g.node.target.name():
+        middle = g.emit(op.floor_divide(g.emit(op.subtract(last, found)), g.const(2, "int64")))
+        return g.emit(op.maximum(middle, g.const(0, "int64")))
+    middle = g.emit(op.floor_divide(last, g.const(2, "int64")))
+    return g.emit(op.where(g.emit(op.greater(found, g.const(0, "int64"))), last, middle))
 
 
 def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
-    """The value that is the k-th in order, and its place."""
+    """The value that is the k-th in order, and its place; k is a size, or a tensor with one element along `dim`."""
     if g.rank(x) == 0:
         return x, g.const(0, "int64")
     axis = g.axis(x, dim)
     order = g.emit(op.argsort(x, axis, False, "int64"))
-    place = g.emit(op.strided_slice(order, [axis], [k], [k + 1], [1]))
+    if g.is_tensor(k):
+        place = g.emit(op.gather_elements(order, k, axis))
+    else:
+        place = g.emit(op.strided_slice(order, [axis], [k], [k + 1], [1]))
     value = g.emit(op.gather_elements(x, place, axis))
     if keepdim:
         return value, place
