@@ -146,6 +146,7 @@ program("bilinear", nn.Bilinear(6, 5, 4), rand(3, 6), rand(3, 5))
 program("einsum", lambda a, b: torch.einsum("bij,bkj->bik", a, b), rand(2, 3, 4), rand(2, 5, 4))
 program("einsum_outer", lambda a, b: torch.einsum("i,j->ij", a, b), rand(3), rand(4))
 program("tensordot", lambda a, b: torch.tensordot(a, b, dims=2), rand(3, 4, 5), rand(4, 5, 2))
+program("norms_of_halves", lambda x: (torch.linalg.vector_norm(x * 300), torch.linalg.vector_norm(x, 6, 1), torch.linalg.vector_norm(x, 0)), (X * 4).half())  # fmt: skip
 program("norm", lambda x: torch.linalg.vector_norm(x, dim=1), X)
 program("norm_all", lambda x: x.norm(), X)
 program("norm_1", lambda x: torch.linalg.vector_norm(x, 1, dim=(0, 2), keepdim=True), X)

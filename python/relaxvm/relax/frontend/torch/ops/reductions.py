@@ -266,7 +266,13 @@ def histc(g: Graph, x: Any, bins: int = 100, min: float = 0, max: float = 0) -> 
 def vector_norm(
     g: Graph, x: Any, p: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    x, axes = g.cast(x, g.result_dtype()), g.axes(x, dims)
+    """Floats of 16 bits are computed in float32: their powers and sums would not fit."""
+    result, axes = g.result_dtype(), g.axes(x, dims)
+    x = g.cast(x, result if result == "float64" else "float32")
+    return g.cast(g.emit(_norm(g, x, p, axes, keepdim)), result)
+
+
+def _norm(g: Graph, x: Any, p: float, axes: list[int], keepdim: bool) -> Any:
     name = g.dtype(x)
     if p == 2:
         return op.sqrt(g.emit(op.sum(g.emit(op.multiply(x, x)), axes, keepdims=keepdim)))
