@@ -515,6 +515,7 @@ program("histc", lambda x: (torch.histc(x, 5, -1, 1), torch.histc(x, 4), torch.h
 program("searchsorted_rows", lambda b, x: (torch.searchsorted(b, x), torch.searchsorted(b, x, right=True, out_int32=True)), X.sort()[0], Y)
 program("searchsorted_sorter", lambda b, x: torch.searchsorted(b, x, sorter=b.argsort()), X[0, 0], Y)
 program("sort_of_bools", lambda b: (b.sort(1)[0], b.argsort(stable=True, dim=0)), B)
+program("any_of_bytes", lambda b: (b.any(), b.all(1), b.any(0, keepdim=True)), B.to(torch.uint8))
 program("any_of_none", lambda x: ((x[:0] > 0).any(), (x[:0] > 0).all(), (x[:0] > 0).any(0)), X)
 program("ldexp", lambda x, i: torch.ldexp(x, i), X, I)
 program("int_mm", lambda a, b: torch._int_mm(a, b), ints(32, 16, low=-9, high=9, dtype=torch.int8), ints(16, 8, low=-9, high=9, dtype=torch.int8))

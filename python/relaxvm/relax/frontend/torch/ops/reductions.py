@@ -64,7 +64,7 @@ def _greatest(function: Any, name: str) -> None:
         found = g.emit(function(small, axes, keepdims=keepdim))
         if function is op.max and not all(_surely_some(g.shape(x)[i]) for i in axes):
             found = g.emit(op.maximum(found, g.const(0, "int8")))  # of none: False
-        return op.astype(found, "bool")
+        return g.cast(found, g.result_dtype())  # of uint8: uint8
 
 
 def _surely_some(size: Any) -> bool:

@@ -13,6 +13,7 @@ from relaxvm.relax import op
 from ..errors import UnsupportedProgram
 from ..graph import Graph
 from ..registry import aten_op
+from ..symbols import same_size
 
 _CUBIC = -0.75  # PyTorch's coefficient; antialiased: -0.5
 
@@ -20,9 +21,25 @@ _CUBIC = -0.75  # PyTorch's coefficient; antialiased: -0.5
 def _resize(
     g: Graph, x: Any, factors: Any, method: str, aligned: bool, exact: bool = False, antialias: bool = False
 ) -> Any:  # fmt: skip
-    """To the size that PyTorch found.  Places follow the factor where one is given, else both sizes."""
-    rank = g.rank(x) - 2
-    old, new = g.shape(x)[2:], g.result_shape()[2:]
+    """To the size that PyTorch found."""
+    new, how = g.result_shape()[2:], (method, aligned, exact, antialias)
+    if method == "nearest" or g.is_float(x):
+        return _resize_floats(g, x, new, factors, *how)
+    # PyTorch rounds bytes after each axis, the last one first.
+    dtype, old = g.dtype(x), g.shape(x)[2:]
+    limits, real = np.iinfo(dtype), g.cast(x, "float32")
+    for i in reversed(range(len(new))):
+        own = [f if k == i else 1.0 for k, f in enumerate(factors)] if factors else None
+        real = g.emit(_resize_floats(g, real, [*old[:i], *new[i:]], own, *how))
+        real = g.emit(op.clip(g.emit(op.round(real)), limits.min, limits.max))
+    return g.cast(real, dtype)
+
+
+def _resize_floats(
+    g: Graph, x: Any, new: list, factors: Any, method: str, aligned: bool, exact: bool, antialias: bool
+) -> Any:  # fmt: skip
+    """Places follow the factor where one is given, else both sizes."""
+    old, rank = g.shape(x)[2:], len(new)
     plain = (
         not factors
         or aligned
@@ -38,6 +55,8 @@ def _resize(
         raise UnsupportedProgram("this resizing, of sizes that are not known")
     for i in range(rank):
         ratio = 1 / factors[i] if factors else old[i] / new[i]
+        if same_size(old[i], new[i]) and ratio == 1:
+            continue
         if not known:
             x = _by_places(g, x, i + 2, old[i], new[i], ratio, method, exact)
             continue
