@@ -25,13 +25,14 @@ def _resize(
     new, how = g.result_shape()[2:], (method, aligned, exact, antialias)
     if method == "nearest" or g.is_float(x):
         return _resize_floats(g, x, new, factors, *how)
-    # PyTorch rounds bytes after each axis, the last one first.
+    # PyTorch rounds bytes after each axis, the last one first, and halves up.
     dtype, old = g.dtype(x), g.shape(x)[2:]
     limits, real = np.iinfo(dtype), g.cast(x, "float32")
     for i in reversed(range(len(new))):
         own = [f if k == i else 1.0 for k, f in enumerate(factors)] if factors else None
         real = g.emit(_resize_floats(g, real, [*old[:i], *new[i:]], own, *how))
-        real = g.emit(op.clip(g.emit(op.round(real)), limits.min, limits.max))
+        real = g.emit(op.floor(g.emit(op.add(real, g.const(0.5)))))
+        real = g.emit(op.clip(real, limits.min, limits.max))
     return g.cast(real, dtype)
 
 
