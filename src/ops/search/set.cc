@@ -57,8 +57,9 @@ Tensors ComputeBucketize(const ComputeArgs& in, const Bucketize& a) {
   DLDataType dtype = in.OutDtype();
   auto formula = [&](const Indices& i, const Indices& r) {
     Expr x = in[0](i), boundary = in[1](r);
-    Expr above = a.right ? ir::Greater(boundary, x) : ir::GreaterEqual(boundary, x);
-    return ir::Select(above, Number(dtype, 0), Number(dtype, 1));
+    Expr below = a.right ? ir::LessEqual(boundary, x) : ir::Less(boundary, x);
+    if (IsFloat(x.dtype())) below = ir::Or(below, ir::CallIntrin(Intrin::kIsNan, {Widen(x)}));
+    return ir::Select(below, Number(dtype, 1), Number(dtype, 0));
   };
   return {
       tir::Reduce(in[0]->shape, {in[1]->shape[0]}, tir::SumReducer(dtype), formula, "bucketize")};

@@ -293,6 +293,7 @@ program("max_dim", lambda x: torch.max(x, 1), X)
 program("min_dim", lambda x: torch.min(x, 1, keepdim=True), X)
 program("median_dim", lambda x: torch.median(x, 1), X)
 NANS = torch.where(X > 1, math.nan, X)
+program("orders_of_nans", lambda x: (*torch.cummax(x, 2), *torch.cummin(x, 2), torch.isin(x, x[1]), torch.sort(x, 1)[0], torch.topk(x, 2)[0]), NANS)  # fmt: skip
 program(
     "median_of_nans",
     lambda x: (torch.median(x), torch.median(x[:1]), torch.median(x, 2, True)[0]),

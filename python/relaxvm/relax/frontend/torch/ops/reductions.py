@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -11,7 +12,17 @@ from relaxvm.relax import TupleGetItem, op
 
 from ..errors import UnsupportedProgram
 from ..graph import Graph
-from ..registry import aten_op
+from ..registry import Rule, aten_op
+
+
+def _with_places(rule: Rule) -> Rule:
+    """A rule that gives values and their places along an axis: a tensor without axes is the value, at 0."""
+
+    @functools.wraps(rule)
+    def whole(g: Graph, x: Any, *args: Any, **options: Any) -> tuple:
+        return rule(g, x, *args, **options) if g.rank(x) else (x, g.const(0, "int64"))
+
+    return whole
 
 
 def _reduce(function: Any, *names: str) -> None:
@@ -44,9 +55,8 @@ def _greatest(function: Any, name: str) -> None:
     place = op.argmax if function is op.max else op.argmin
 
     @aten_op(f"{name}.dim")
+    @_with_places
     def with_place(g: Graph, x: Any, dim: int, keepdim: bool = False) -> tuple:
-        if g.rank(x) == 0:
-            return x, g.const(0, "int64")
         return _extreme(g, x, [g.axis(x, dim)], keepdim), place(x, g.axis(x, dim), keepdim)
 
     @aten_op(f"arg{name}.default")
@@ -150,10 +160,9 @@ def _running(g: Graph, function: Any, x: Any, dim: int) -> Any:
 
 
 @aten_op("sort.default")
+@_with_places
 def sort(g: Graph, x: Any, dim: int = -1, descending: bool = False) -> tuple:
     order = g.emit(argsort(g, x, dim, descending))
-    if g.rank(x) == 0:
-        return x, order
     return op.gather_elements(x, order, g.axis(x, dim)), order
 
 
@@ -178,24 +187,23 @@ def argsort_stable(g: Graph, x: Any, *, stable: bool, dim: int = -1, descending:
 
 
 @aten_op("topk.default")
+@_with_places
 def topk(g: Graph, x: Any, k: Any, dim: int = -1, largest: bool = True, *_: Any) -> tuple:
     if not isinstance(k, int):
         raise UnsupportedProgram("a number of values that is not known")
-    if g.rank(x) == 0:
-        return x, g.const(0, "int64")
     both = g.emit(op.topk(x, k, g.axis(x, dim), "both", largest, "int64"))
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
 
 @aten_op("kthvalue.default")
+@_with_places
 def kthvalue(g: Graph, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple:
     return _of_rank(g, x, k - 1, dim, keepdim)
 
 
 @aten_op("median.dim", "nanmedian.dim")
+@_with_places
 def median_dim(g: Graph, x: Any, dim: int, keepdim: bool = False) -> tuple:
-    if g.rank(x) == 0:
-        return x, g.const(0, "int64")
     axis = g.axis(x, dim)
     return _of_rank(g, x, _middle(g, x, axis), axis, keepdim)
 
@@ -227,8 +235,6 @@ def _middle(g: Graph, x: Any, axis: int) -> Any:
 
 def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
     """The value that is the k-th in order, and its place; k is a size, or a tensor with one element along `dim`."""
-    if g.rank(x) == 0:
-        return x, g.const(0, "int64")
     axis = g.axis(x, dim)
     order = g.emit(op.argsort(x, axis, False, "int64"))
     if g.is_tensor(k):
@@ -289,10 +295,9 @@ def _norm(g: Graph, x: Any, p: float, axes: list[int], keepdim: bool) -> Any:
 
 def _running_extreme(name: str, is_better: Any) -> None:
     @aten_op(f"{name}.default")
+    @_with_places
     def running(g: Graph, x: Any, dim: int) -> tuple:
         """Doubling: after step k an element knows the 2^k elements before it (Hillis and Steele, 1986)."""
-        if g.rank(x) == 0:
-            return x, g.const(0, "int64")
         axis, shape = g.axis(x, dim), g.shape(x)
         size = shape[axis]
         if not isinstance(size, int):
@@ -306,6 +311,8 @@ def _running_extreme(name: str, is_better: Any) -> None:
             before, now = cut(x, 0, size - step), cut(x, step, size)
             place_before, place_now = cut(places, 0, size - step), cut(places, step, size)
             stays = g.emit(is_better(now, before))
+            if g.is_float(x):
+                stays = g.emit(op.logical_or(stays, g.emit(op.isnan(now))))
             value = g.emit(op.where(stays, now, before))
             place = g.emit(op.where(stays, place_now, place_before))
             x = g.emit(op.concat([cut(x, 0, step), value], axis))
