@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Systems of linear equations and determinants of small matrices, by Gauss-Jordan elimination.
+"""Systems of linear equations, determinants and triangular roots of small matrices: Gauss-Jordan elimination.
 
 Each column's greatest element is its pivot (G. Golub and C. Van Loan, Matrix Computations, 3.4).
 """
@@ -66,6 +66,30 @@ def eliminated(emit: Emit, x: Any, right: Any = None) -> tuple[Any, Any]:
             parts.insert(len(parts) if rows[0] > k else 0, part)
         x = parts[0] if len(parts) == 1 else emit(op.concat(parts, axis))
     return None if right is None else cut(x, (0, n), (n, width)), total
+
+
+def lower_root(emit: Emit, x: Any) -> Any:
+    """The lower triangular matrix L with L L^T = x, column by column (Golub and Van Loan, 4.2).
+
+    x: [..., n, n] symmetric, of one float type; n is known and at most LARGEST, and only the lower triangle is read.
+    Where x is not positive definite, L is not finite.
+    """
+    *batch, n, _ = _dims(x)
+    axis, columns = len(batch), []
+    cut = lambda v, rows, width: emit(
+        op.strided_slice(v, [axis, axis + 1], [rows[0], width[0]], [rows[1], width[1]], [1, 1])
+    )
+    turned = lambda v: emit(op.permute_dims(v, [*range(axis), axis + 1, axis]))
+    for k in range(n):
+        size = n - k
+        head = emit(op.sqrt(cut(x, (0, 1), (0, 1))))
+        column = emit(op.divide(cut(x, (0, size), (0, 1)), head))
+        columns.append(emit(op.nn.pad(column, [0, 0] * axis + [k, 0, 0, 0])) if k else column)
+        if size > 1:
+            below = cut(column, (1, size), (0, 1))
+            product = emit(op.multiply(below, turned(below)))
+            x = emit(op.subtract(cut(x, (1, size), (1, size)), product))
+    return columns[0] if n == 1 else emit(op.concat(columns, axis + 1))
 
 
 def identity_like(emit: Emit, x: Any) -> Any:

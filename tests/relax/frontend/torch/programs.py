@@ -412,6 +412,16 @@ program("linalg_solve", torch.linalg.solve, A, rand(3, 4, 2))
 program("linalg_solve_vectors", torch.linalg.solve, A, rand(3, 4))
 program("linalg_solve_vector", torch.linalg.solve, A, rand(4))
 program("linalg_solve_one", torch.linalg.solve, A[0], rand(5, 4, 3))
+program(
+    "linalg_solve_triangular",
+    lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
+    A,
+    rand(4, 2),
+)
+program("linalg_solve_triangular_right", lambda a, b: torch.linalg.solve_triangular(a, b, upper=False, left=False, unitriangular=True), A, rand(3, 2, 4))  # fmt: skip
+program("cholesky", lambda a: (torch.linalg.cholesky(a @ a.mT + torch.eye(4)), torch.linalg.cholesky(a @ a.mT + torch.eye(4), upper=True)), A)  # fmt: skip
+program("cholesky_check", lambda a: tuple(torch.linalg.cholesky_ex(a @ a.mT + torch.eye(4))), A)
+program("cholesky_of_one", torch.linalg.cholesky, rand(3, 1, 1, low=0.5))
 program("linalg_solve_right", lambda a, b: torch.linalg.solve(a, b, left=False), A, rand(3, 2, 4))
 program("avg_pool2d_of_integers", nn.AvgPool2d(3, 2, 1), ints(1, 2, 9, 9, low=-9, high=9))
 program(

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverses, determinants and systems of equations of small matrices."""
+"""Inverses, determinants, triangular roots and systems of equations of small matrices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxvm.relax import op
 
-from ...elimination import LARGEST, eliminated, identity_like
+from ...elimination import LARGEST, eliminated, identity_like, lower_root
 from ..errors import UnsupportedProgram
-from ..graph import Graph
+from ..graph import Graph, Size
 from ..registry import aten_op
 
 
@@ -45,16 +46,45 @@ def solve(g: Graph, x: Any, right: Any, *, left: bool = True) -> Any:
     )
     if is_vector:
         right = g.emit(op.expand_dims(right, [g.rank(right)]))
-    batch = g.result_shape()[: -1 if is_vector else -2]
+    found = g.emit(_solved(g, x, right, left, g.result_shape()[: -1 if is_vector else -2]))
+    return op.squeeze(found, [g.rank(found) - 1]) if is_vector else found
+
+
+@aten_op("linalg_solve_triangular.default")
+def solve_triangular(
+    g: Graph, x: Any, right: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    part = g.emit((op.triu if upper else op.tril)(_small(g, x)))
+    if unitriangular:
+        one = identity_like(g.emit, x)
+        on_diagonal = g.emit(op.greater(one, g.const(0, g.dtype(x))))
+        part = g.emit(op.where(on_diagonal, one, part))
+    return _solved(g, part, right, left, g.result_shape()[:-2])
+
+
+def _solved(g: Graph, x: Any, right: Any, left: bool, batch: Sequence[Size]) -> Any:
+    """The matrices y with x y = right, or y x = right, for all of `batch`."""
     if not left:
         x, right = _turned(g, x), _turned(g, right)
     if not isinstance(g.shape(right)[-1], int):
         raise UnsupportedProgram("a number of right sides that is not known")
     x, right = (g.broadcast(v, [*batch, *g.shape(v)[-2:]]) for v in (x, right))
     found = eliminated(g.emit, x, right)[0]
-    if is_vector:
-        return op.squeeze(found, [g.rank(found) - 1])
     return found if left else _turned(g, found)
+
+
+@aten_op("linalg_cholesky.default", "cholesky.default")
+def cholesky(g: Graph, x: Any, upper: bool = False) -> Any:
+    """A matrix that is not positive definite gives numbers that are not finite, not an error."""
+    root = lower_root(g.emit, _turned(g, _small(g, x)) if upper else _small(g, x))
+    return _turned(g, root) if upper else root
+
+
+@aten_op("linalg_cholesky_ex.default")
+def cholesky_and_check(
+    g: Graph, x: Any, *, upper: bool = False, check_errors: bool = False
+) -> tuple:
+    return cholesky(g, x, upper), op.zeros(g.shape(x)[:-2], "int32")
 
 
 def _turned(g: Graph, x: Any) -> Any:
