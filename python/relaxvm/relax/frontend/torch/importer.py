@@ -414,8 +414,9 @@ def _place(node: Any) -> str:
 
 def _draws(module: Any) -> bool:
     """Does it draw random numbers?"""
-    calls = (n for part in module.modules() for n in part.graph.nodes if n.op == "call_function")
-    targets = (n.target for n in calls if isinstance(n.target, torch._ops.OpOverload))
+    parts = (part for part in module.modules() if isinstance(part, torch.fx.GraphModule))
+    targets = (node.target for part in parts for node in part.graph.nodes)
+    targets = (t for t in targets if isinstance(t, torch._ops.OpOverload))
     return any(registry.is_random(_functional(registry.name_of(t))) for t in targets)
 
 
