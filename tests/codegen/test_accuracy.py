@@ -28,6 +28,7 @@ def accuracy() -> types.ModuleType:
 
 NAMES = ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "softplus", "sin", "cos", "rsqrt", "pow"]
 NAMES += ["tan", "sinh", "cosh", "asin", "acos", "atan"]
+NAMES += ["exp2", "expm1", "log2", "log10", "log1p", "erfc", "erfinv"]
 
 
 # Functions have another form where registers are shorter.
@@ -56,6 +57,13 @@ SPECIAL = {
     "acos": ([1.5, -np.inf, np.nan, 0, 1, -1], [np.nan, np.nan, np.nan, np.pi / 2, 0, np.pi]),
     "atan": ([np.inf, -np.inf, np.nan, 0], [np.pi / 2, -np.pi / 2, np.nan, 0]),
     "rsqrt": ([0, np.inf, np.nan, 4], [np.inf, 0, np.nan, 0.5]),
+    "exp2": ([-np.inf, np.inf, np.nan, 0, 10, -149], [0, np.inf, np.nan, 1, 1024, 1e-45]),
+    "expm1": ([-np.inf, np.inf, np.nan, 0, 1e-30], [-1, np.inf, np.nan, 0, 1e-30]),
+    "log2": ([0, np.inf, -1, 1, 8, 1e-45], [-np.inf, np.inf, np.nan, 0, 3, -149]),
+    "log10": ([0, np.inf, -1, 1, 1000], [-np.inf, np.inf, np.nan, 0, 3]),
+    "log1p": ([-1, np.inf, -2, 0, 1e-30], [-np.inf, np.inf, np.nan, 0, 1e-30]),
+    "erfc": ([-np.inf, np.inf, np.nan, 0], [2, 0, np.nan, 1]),
+    "erfinv": ([-1, 1, np.nan, 0, 2], [-np.inf, np.inf, np.nan, 0, np.nan]),
 }
 
 
