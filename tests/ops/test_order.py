@@ -86,3 +86,16 @@ def test_first_of_lines(dtype, k):
         expected = order_of(x, descending=True)[:, :k]
         np.testing.assert_array_equal(indices.numpy(), expected)
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, expected, 1))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_first_of_lines_of_known_size(dtype, target):
+    for size, largest in ((80, True), (300, False), (300, True)):
+        body = lambda x, to=largest: op.topk(x, k=40, largest=to, ret_type="indices", dtype="int64")
+        first = compiled(body, dtype, target, size)
+        lines = lines_of(dtype, size)
+        coarse = np.round(lines) if lines.dtype.kind == "f" else lines // 64 * 64
+        for x in (lines, coarse):
+            got = first(relaxvm.runtime.tensor(x)).numpy()
+            np.testing.assert_array_equal(got, order_of(x, descending=largest)[:, :40])

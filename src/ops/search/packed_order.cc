@@ -170,24 +170,33 @@ Stmt SortElements(const Expr& n, const Buffer& packed, const Buffer& spare) {
   return ByNumber(n, few, [&] { return SortByDigits(n, packed, spare); });
 }
 
-// Ranks of 64 bits: by their lower words, then by their upper ones; by the distance from the least
-// one alone where that fits a word.
-Stmt SortWide(const LineValue& rank, const Expr& n, const Buffer& packed, const Buffer& spare) {
-  auto few = [&] {
-    return PlaceFew(n, rank, true, [&](const Expr& i, const Expr& before) -> Stmt {
-      return tir::BufferStore(packed, i, At(before));
-    });
-  };
-  auto many = [&] {
+// Ranks of 64 bits as words, each of which orders like an integer with a sign.
+class WideRanks {
+ public:
+  WideRanks(LineValue rank, Expr n) : rank_(std::move(rank)), n_(std::move(n)) {}
+
+  // Whether all words but the lowest are equal, once the least rank is subtracted.
+  Expr IsNarrow() const { return narrow_; }
+
+  // The word `number` (0: the lowest) of the element at `at`, as int32.
+  Expr Word(const Expr& at, const Expr& number) const {
+    // Words have no sign, ranks have.
+    const Expr whole = ir::Select(narrow_, rank_(at) - low_, Flipped(rank_(at)));
+    return Flipped(
+        ir::Cast(Int(32), ir::Make(ir::BinaryOp::kShiftRight, whole, number * Expr(32))));
+  }
+
+  // Looks for the least and the greatest rank, of a line of at least kWideLanes elements: comes
+  // before the others, in their scope.
+  ffi::Array<Stmt> Find() const {
     const DLDataType dtype = Int(64);
     Buffer least("least", {Expr(kWideLanes)}, dtype, "local"),
         most("most", {Expr(kWideLanes)}, dtype, "local");
-    ir::Var word("word", dtype), block("block", dtype), low("low", dtype), high("high", dtype),
-        narrow("narrow", Bool());
+    ir::Var block("block", dtype), high("high", dtype);
     // The last vector may repeat elements.
-    const Expr from = ir::Min(block * Expr(kWideLanes), n - Expr(kWideLanes));
+    const Expr from = ir::Min(block * Expr(kWideLanes), n_ - Expr(kWideLanes));
     auto widen = [&](const Expr& lane) {
-      const Expr now = rank(from + lane);
+      const Expr now = rank_(from + lane);
       return Sequence({tir::BufferStore(least, ir::Min(least.Load(At(lane)), now), At(lane)),
                        tir::BufferStore(most, ir::Max(most.Load(At(lane)), now), At(lane))});
     };
@@ -197,35 +206,55 @@ Stmt SortWide(const LineValue& rank, const Expr& n, const Buffer& packed, const 
     auto half = [](const Expr& e) {
       return ir::Make(ir::BinaryOp::kShiftRight, e, ir::Const(Int(64), 1));
     };
-    const Expr fits = ir::Less(half(high) - half(low), Expr(0x7fffffff));
-    auto flipped = [](const Expr& e) {
-      return ir::Make(ir::BinaryOp::kBitXor, e, ir::MinValue(e.dtype()));
-    };
-    // Words have no sign, ranks have.
-    auto packed_word = [&](const Expr& at) {
-      const Expr whole = ir::Select(narrow, rank(at) - low, flipped(rank(at)));
-      const Expr part = ir::Make(ir::BinaryOp::kShiftRight, whole, Expr(word) * Expr(32));
-      return Pack(flipped(ir::Cast(Int(32), part)), at);
-    };
+    const Expr fits = ir::Less(half(high) - half(low_), Expr(0x7fffffff));
+    return {tir::AllocBuffer(least),
+            tir::AllocBuffer(most),
+            Lanes([&](const Expr& lane) {
+              return Sequence({tir::BufferStore(least, ir::MaxValue(dtype), At(lane)),
+                               tir::BufferStore(most, ir::MinValue(dtype), At(lane))});
+            }),
+            tir::For(block, Expr(0), ir::CeilDiv(n_, Expr(kWideLanes)), tir::ForKind::kSerial,
+                     Lanes(widen)),
+            tir::Bind(low_, of_all(Intrin::kReduceMin, least)),
+            tir::Bind(high, of_all(Intrin::kReduceMax, most)),
+            tir::Bind(narrow_, fits)};
+  }
+
+ private:
+  static Expr Flipped(const Expr& e) {
+    return ir::Make(ir::BinaryOp::kBitXor, e, ir::MinValue(e.dtype()));
+  }
+
+  LineValue rank_;
+  Expr n_;
+  ir::Var low_{"low", Int(64)}, narrow_{"narrow", Bool()};
+};
+
+// Ranks of 64 bits: by their lower words, then by their upper ones; by the distance from the least
+// one alone where that fits a word.
+Stmt SortWide(const LineValue& rank, const Expr& n, const Buffer& packed, const Buffer& spare) {
+  auto few = [&] {
+    return PlaceFew(n, rank, true, [&](const Expr& i, const Expr& before) -> Stmt {
+      return tir::BufferStore(packed, i, At(before));
+    });
+  };
+  auto many = [&] {
+    const WideRanks ranks(rank, n);
+    ir::Var word("word", Int(64));
+    auto packed_word = [&](const Expr& at) { return Pack(ranks.Word(at, word), at); };
     Stmt lower =
         Vectors(n, [&](const Expr& i) { return tir::BufferStore(packed, packed_word(i), At(i)); });
     Stmt upper = LoopNest({n}, [&](const Indices& i) {
-      ir::Var at("at", dtype);
+      ir::Var at("at", Int(64));
       return Sequence(
           {tir::Bind(at, IndexOf(packed.Load(i))), tir::BufferStore(packed, packed_word(at), i)});
     });
     Stmt by_word = Sequence(
         {tir::IfThenElse(ir::Equal(word, Expr(0)), lower, upper), SortByDigits(n, packed, spare)});
-    return Sequence({tir::AllocBuffer(least), tir::AllocBuffer(most), Lanes([&](const Expr& lane) {
-                       return Sequence({tir::BufferStore(least, ir::MaxValue(dtype), At(lane)),
-                                        tir::BufferStore(most, ir::MinValue(dtype), At(lane))});
-                     }),
-                     tir::For(block, Expr(0), ir::CeilDiv(n, Expr(kWideLanes)),
-                              tir::ForKind::kSerial, Lanes(widen)),
-                     tir::Bind(low, of_all(Intrin::kReduceMin, least)),
-                     tir::Bind(high, of_all(Intrin::kReduceMax, most)), tir::Bind(narrow, fits),
-                     tir::For(word, Expr(0), ir::Select(narrow, Expr(1), Expr(2)),
-                              tir::ForKind::kSerial, by_word)});
+    ffi::Array<Stmt> seq = ranks.Find();
+    seq.push_back(tir::For(word, Expr(0), ir::Select(ranks.IsNarrow(), Expr(1), Expr(2)),
+                           tir::ForKind::kSerial, by_word));
+    return Sequence(seq);
   };
   return ByNumber(n, few, many);
 }
@@ -258,8 +287,6 @@ Stmt CountLess(const Buffer& ranks, const Expr& n, const Expr& bound, const Cell
 
 }  // namespace
 
-bool CanSelect(DLDataType dtype) { return WideDtype(dtype).bits <= 32; }
-
 Expr IndexOf(const Expr& packed) {
   return ir::Make(ir::BinaryOp::kBitAnd, packed, ir::Const(Int(64), 0xffffffff));
 }
@@ -273,11 +300,17 @@ Stmt SortPacked(const LineValue& value, const Expr& n, const Buffer& packed, con
   return Sequence({fill, SortElements(n, packed, spare)});
 }
 
+bool SelectsByWords(DLDataType dtype) { return WideDtype(dtype).bits > 32; }
+
 Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const Buffer& packed,
                   const Buffer& spare, bool descending) {
+  const LineValue rank_of = [&](const Expr& i) { return RankOf(value(i), descending); };
+  const bool by_words = SelectsByWords(value(Expr(0)).dtype());
+  const WideRanks wide(rank_of, n);
   Buffer ranks("ranks", {n}, Int(32));
+  const Expr highest = ir::Select(wide.IsNarrow(), Expr(0), Expr(1));
   Stmt fill = Vectors(n, [&](const Expr& i) {
-    return tir::BufferStore(ranks, RankOf(value(i), descending), At(i));
+    return tir::BufferStore(ranks, by_words ? wide.Word(i, highest) : rank_of(i), At(i));
   });
   // The greatest rank that fewer than `keep` elements are below is that of the last one kept.  A
   // rank that just `keep` are below ends the search: they are all kept.
@@ -291,7 +324,7 @@ Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const
                 last.Set(ir::Select(ir::LessEqual(count.Get(), keep), candidate, last.Get())),
                 bit.Set(ir::Select(ir::Equal(count.Get(), keep), ir::Const(Int(32), -1),
                                    bit.Get() - one))}));
-  // Those below it, and of its equals the first ones.
+  // Those below it, and of its equals the first ones; all of them where lower words decide.
   auto push = [&](const Expr& i) {
     ir::Var rank("rank", Int(32)), tie("tie", Bool()), taken("taken", Bool());
     return Sequence(
@@ -302,6 +335,7 @@ Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const
          count.Set(count.Get() + ir::Cast(Int(64), taken)),
          ties.Set(ties.Get() - ir::Cast(Int(64), tie))});
   };
+  const Expr room = keep - count.Get();
   // Most vectors have none of them.
   ir::Var block("block", Int(64)), inside("inside", Int(64)), rest("rest", Int(64));
   const Expr blocks = ir::FloorDiv(n, Expr(kLanes)), from = block * Expr(kLanes);
@@ -312,10 +346,31 @@ Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const
                                     tir::IfThenElse(ir::LessEqual(least, last.Get()), some)),
                            tir::For(rest, blocks * Expr(kLanes), n - blocks * Expr(kLanes),
                                     tir::ForKind::kSerial, push(rest))});
-  return Sequence({tir::AllocBuffer(ranks), last.Alloc(), count.Alloc(), ties.Alloc(), bit.Alloc(),
-                   fill, last.Set(ir::MinValue(Int(32))), bit.Set(ir::Const(Int(32), 31)), narrow,
-                   CountLess(ranks, n, last.Get(), count), ties.Set(keep - count.Get()),
-                   count.Set(Expr(0)), collect, SortElements(ir::Min(keep, n), packed, spare)});
+  ffi::Array<Stmt> seq;
+  if (by_words) seq = wide.Find();
+  const Expr most_ties = by_words ? ir::Select(wide.IsNarrow(), room, n) : room;
+  seq.push_back(Sequence(
+      {tir::AllocBuffer(ranks), last.Alloc(), count.Alloc(), ties.Alloc(), bit.Alloc(), fill,
+       last.Set(ir::MinValue(Int(32))), bit.Set(ir::Const(Int(32), 31)), narrow,
+       CountLess(ranks, n, last.Get(), count), ties.Set(most_ties), count.Set(Expr(0)), collect}));
+  if (!by_words) {
+    seq.push_back(SortElements(ir::Min(keep, n), packed, spare));
+    return Sequence(seq);
+  }
+  // In order of whole ranks; what is sorted is a place among them.
+  Buffer order("order_of_found", {n + Expr(1)}, Int(64));
+  const LineValue rank_of_found = [&](const Expr& i) {
+    return rank_of(IndexOf(packed.Load(At(i))));
+  };
+  seq.push_back(tir::AllocBuffer(order));
+  seq.push_back(SortWide(rank_of_found, count.Get(), order, spare));
+  seq.push_back(LoopNest({ir::Min(keep, n)}, [&](const Indices& i) {
+    return tir::BufferStore(spare, packed.Load(At(IndexOf(order.Load(i)))), i);
+  }));
+  seq.push_back(LoopNest({ir::Min(keep, n)}, [&](const Indices& i) {
+    return tir::BufferStore(packed, spare.Load(i), i);
+  }));
+  return Sequence(seq);
 }
 
 }  // namespace relaxvm::ops

@@ -18,11 +18,12 @@ Expr IndexOf(const Expr& packed);
 Stmt SortPacked(const LineValue& value, const Expr& n, const Buffer& packed, const Buffer& spare,
                 bool descending);
 
-// Floats and integers of up to 32 bits.
-bool CanSelect(DLDataType dtype);
+// Of elements of 64 bits: the last one kept is found by a word of them.
+bool SelectsByWords(DLDataType dtype);
 
-// Puts the first `keep` of them in order into `packed`; that and `spare` hold one more.  For few of
-// many: the last of them is found by counting, bit by bit.
+// Puts the first `keep` of them in order into `packed`; that and `spare` hold one more (by words:
+// one more than `n`, which is at least 8).  For few of many: the last of them is found by counting,
+// bit by bit.
 Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const Buffer& packed,
                   const Buffer& spare, bool descending);
 

@@ -79,8 +79,9 @@ Tensors Sorted(const Tensor& x, int64_t axis, bool descending, const Expr& keep,
     const bool part = kept.has_value() && kept.value() > 0 &&
                       (!extent.has_value() || kept.value() * 2 <= extent.value());
     const bool select = part && kept.value() <= kMaxSelected;
-    const bool few = part && !select && CanSelect(data.elem_dtype());
-    const Expr length = select ? keep : few ? keep + Expr(1) : n;
+    const bool by_words = SelectsByWords(data.elem_dtype());
+    const bool few = part && !select && (!by_words || extent.has_value());
+    const Expr length = select ? keep : !few ? n : (by_words ? n : keep) + Expr(1);
     Buffer order("order", {length}, Int(64)), spare("spare", {length}, Int(64));
     auto line = [&](const Indices& i) {
       ffi::Array<Stmt> one_line;
