@@ -192,8 +192,9 @@ Num Log10F(Num x) { return LogOfBase(x, {0x1.344p-2, 4.60503898e-6, 0.434294492,
 
 // x = n + f, f in [-1/2, 1/2]
 Num Exp2F(Num x) {
-  Nearest n = NearestInteger(Clamp(x, -151.0, 129.0));
-  Num f = Clamp(x, -151.0, 129.0) - n.number;
+  x = Clamp(x, -151.0, 129.0);
+  Nearest n = NearestInteger(x);
+  Num f = x - n.number;
   Num r = Fma(f, 0.693147182, f * -1.90465421e-9);
   return Scale(1.0 + Fma(r * r, Horner(r, kExpTail32), r), n);
 }

@@ -107,27 +107,12 @@ def cauchy(g: Graph, x: Any, median: float = 0, sigma: float = 1, **_: Any) -> A
     return _moved(g, g.emit(op.tan(g.emit(angle))), median, sigma)
 
 
-@random_op("bernoulli.default")
-def bernoulli(g: Graph, chance: Any, **_: Any) -> Any:
-    return _hits(g, chance)
-
-
-@random_op("bernoulli.p")
-def bernoulli_of_one(g: Graph, x: Any, p: float = 0.5, **_: Any) -> Any:
-    return _hits(g, x, p)
-
-
-@random_op("bernoulli.Tensor")
-def bernoulli_of_each(g: Graph, x: Any, p: Any, **_: Any) -> Any:
-    return _hits(g, x, p)
-
-
-def _hits(g: Graph, x: Any, chance: Any = None) -> Any:
+@random_op("bernoulli.default", "bernoulli.p", "bernoulli.Tensor")
+def bernoulli(g: Graph, x: Any, chance: Any = None, **_: Any) -> Any:
     """1 with that chance, which is x where none is given."""
-    dtype = g.dtype(x if chance is None or not g.is_tensor(chance) else chance)
-    u = _uniform(g, g.shape(x), dtype)
-    hit = g.emit(op.less(u, g.cast(x if chance is None else chance, g.dtype(u))))
-    return g.cast(hit, g.result_dtype())
+    chance = x if chance is None else chance
+    u = _uniform(g, g.shape(x), g.dtype(chance if g.is_tensor(chance) else x))
+    return g.cast(g.emit(op.less(u, g.cast(chance, g.dtype(u)))), g.result_dtype())
 
 
 def _integers(g: Graph, shape: Sequence[Size], low: int, high: int) -> Any:
