@@ -62,6 +62,8 @@ def cases() -> dict:
         ),
         "aligned": (aligned, image, other, (2, 3)),
         "adaptive_max": (lambda x: F.adaptive_max_pool2d(x, 1), image, other, (2, 3)),
+        "adaptive_max_of_some": (lambda x: F.adaptive_max_pool2d(x, (2, 3)), image, other, (2, 3)),
+        "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=4), (5, 3), (8, 3), (0,)),
         "diagonal": (lambda x: torch.diagonal(x, 1, 1, 2), (2, 4, 5), (2, 4, 9), (2,)),
         "windows": (lambda x: x.unfold(1, 3, 1), (2, 7), (2, 9), (1,)),
         "median": (lambda x: (x.median(0), x.median()), (5, 3), (8, 3), (0,)),
@@ -74,7 +76,7 @@ def cases() -> dict:
     }
 
 
-NAMES = "nearest bilinear bicubic nearest-exact enlarged tenths aligned adaptive_max diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
+NAMES = "nearest bilinear bicubic nearest-exact enlarged tenths aligned adaptive_max adaptive_max_of_some nonzero_static diagonal windows median any cut same framed parts fourier".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

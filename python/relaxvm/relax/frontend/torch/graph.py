@@ -82,6 +82,10 @@ class Graph:
         """PyTorch's description of the result: a tensor without elements, or a tuple of them."""
         return self.node.meta["val"]
 
+    def is_used(self, i: int) -> bool:
+        """Does the program look at the i-th result?"""
+        return any(user.args[1] == i and user.users for user in self.node.users)
+
     def result_dtype(self) -> str:
         value = self.result
         return dtype_name((value[0] if isinstance(value, (tuple, list)) else value).dtype)

@@ -162,15 +162,11 @@ def _max_pool(rank: int) -> None:
         ceil_mode: bool = False,
     ) -> tuple:
         result = max_pool_values(g, x, rank, kernel, stride, padding, dilation, ceil_mode)
-        if not _is_used(g, 1):
+        if not g.is_used(1):
             return result, None
         size = each(kernel, rank)
         strides, pads, steps = each(stride or size, rank), each(padding, rank), each(dilation, rank)  # fmt: skip
         return result, _places(g, x, size, strides, pads, steps)
-
-
-def _is_used(g: Graph, i: int) -> bool:
-    return any(user.args[1] == i and user.users for user in g.node.users)
 
 
 def _places(g: Graph, x: Any, size: list, strides: list, pads: list, steps: list) -> Any:
@@ -190,21 +186,28 @@ def _places(g: Graph, x: Any, size: list, strides: list, pads: list, steps: list
     padded = g.emit(op.nn.pad(x, width, pad_value=lowest))
     plane = np.arange(int(np.prod(spatial))).reshape(spatial)
     plane = np.pad(plane, [(p, a) for p, a in zip(pads, after)])
-    best = place = None
     axes = list(range(lead, lead + rank))
+    found = []
     for offset in itertools.product(*(range(k) for k in size)):
         begin = [o * d for o, d in zip(offset, steps)]
         end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, out, strides)]
         value = g.emit(op.strided_slice(padded, axes, begin, end, strides))
         index = plane[tuple(slice(b, e, s) for b, e, s in zip(begin, end, strides))]
-        index = g.const(index, "int64")
-        if best is None:
-            best, place = value, g.broadcast(index, g.shape(value))
-            continue
+        found.append((value, index))
+    return _first_greatest(g, found)[1]
+
+
+def _first_greatest(g: Graph, found: list[tuple[Any, np.ndarray]]) -> tuple[Any, Any]:
+    """The greatest of several values, and the number that belongs to it: the first of equal ones, the last NaN."""
+    best, first = found[0]
+    place = g.broadcast(g.const(first, "int64"), g.shape(best))
+    for value, number in found[1:]:
         better = g.emit(op.greater(value, best))
+        if g.is_float(value):
+            better = g.emit(op.logical_or(better, g.emit(op.isnan(value))))
         best = g.emit(op.where(better, value, best))
-        place = g.emit(op.where(better, index, place))
-    return place
+        place = g.emit(op.where(better, g.const(number, "int64"), place))
+    return best, place
 
 
 def _adaptive_pool(rank: int) -> None:
@@ -222,23 +225,45 @@ def _adaptive_pool(rank: int) -> None:
 
     @aten_op(f"adaptive_max_pool{rank}d.default")
     def greatest(g: Graph, x: Any, size: Any) -> tuple:
-        if _is_used(g, 1):
-            raise UnsupportedProgram("the places of the greatest values")
-        for i, count in enumerate(each(size, rank)):
+        counts, shape = each(size, rank), g.shape(x)
+        extents = shape[-rank:]
+        counts = [e if c is None else c for c, e in zip(counts, extents)]
+        if g.is_used(1):
+            return _adaptive_places(g, x, counts)
+        for i, (count, extent) in enumerate(zip(counts, extents)):
             axis = g.rank(x) - rank + i
-            extent = g.shape(x)[axis]
             if count == 1:
                 x = g.emit(op.max(x, [axis], keepdims=True))
                 continue
-            if not isinstance(extent, int):
-                raise UnsupportedProgram("adaptive windows of a size that is not known")
+            if not isinstance(count, int):
+                raise UnsupportedProgram("a number of adaptive windows that is not known")
             parts = []
             for k in range(count):
-                begin, end = k * extent // count, -(-(k + 1) * extent // count)
-                part = g.emit(op.strided_slice(x, [axis], [begin], [end], [1]))
-                parts.append(g.emit(op.max(part, [axis], keepdims=True)))
+                begin, end = k * extent // count, ((k + 1) * extent + count - 1) // count
+                cut = op.strided_slice(x, [axis], [begin], [end], [1], assume_inbound=True)
+                parts.append(g.emit(op.max(g.emit(cut), [axis], keepdims=True)))
             x = g.emit(op.concat(parts, axis))
         return x, None
+
+
+def _adaptive_places(g: Graph, x: Any, counts: list) -> tuple[Any, Any]:
+    """The greatest values of adaptive windows, and where they lie in their plane."""
+    rank, shape = len(counts), g.shape(x)
+    extents = shape[-rank:]
+    if not all(isinstance(d, int) for d in [*extents, *counts]):
+        raise UnsupportedProgram("the places of the greatest values, of sizes that are not known")
+    rows = []  # of each axis: for each offset where the windows are; short ones stay at their end
+    for count, extent in zip(counts, extents):
+        begin = np.arange(count) * extent // count
+        end = -(-(np.arange(count) + 1) * extent // count)
+        rows.append([np.minimum(begin + k, end - 1) for k in range((end - begin).max())])
+    plane, found = np.arange(int(np.prod(extents))).reshape(extents), []
+    for picks in itertools.product(*rows):
+        value = x
+        for i, pick in enumerate(picks):
+            value = g.emit(op.take(value, g.const(pick, "int64"), axis=g.rank(x) - rank + i))
+        found.append((value, plane[np.ix_(*picks)]))
+    return _first_greatest(g, found)
 
 
 for _rank in (1, 2, 3):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from relaxvm.relax import op
@@ -217,6 +218,28 @@ def _ignoring_nan(g: Graph, ours: str, a: Any, b: Any) -> Any:
 def hypot(g: Graph, a: Any, b: Any) -> Any:
     squares = [g.emit(op.multiply(v, v)) for v in g.agree(a, b, dtype=g.result_dtype())]
     return op.sqrt(g.emit(op.add(*squares)))
+
+
+@aten_op("gcd.default")
+def gcd(g: Graph, a: Any, b: Any) -> Any:
+    """Euclid's: numbers of so many bits need at most 1.45 steps a bit (Lame, 1844)."""
+    dtype = g.common_dtype()
+    a, b = (g.emit(op.abs(v)) for v in g.agree(a, b))
+    zero, one = g.const(0, dtype), g.const(1, dtype)
+    bits = np.iinfo(dtype).bits
+    for _ in range(math.ceil(1.45 * bits)):
+        is_found = g.emit(op.equal(b, zero))
+        rest = g.emit(op.mod(a, g.emit(op.where(is_found, one, b))))
+        a, b = g.emit(op.where(is_found, a, b)), g.emit(op.where(is_found, zero, rest))
+    return a
+
+
+@aten_op("lcm.default")
+def lcm(g: Graph, a: Any, b: Any) -> Any:
+    common = g.emit(gcd(g, a, b))
+    a, b = g.agree(a, b)
+    parts = g.emit(op.divide(a, g.emit(op.maximum(common, g.const(1, g.dtype(common))))))
+    return op.abs(g.emit(op.multiply(parts, b)))
 
 
 @aten_op("copysign.Tensor", "copysign.Scalar")

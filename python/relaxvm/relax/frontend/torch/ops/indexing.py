@@ -14,6 +14,7 @@ from relaxvm.relax import op
 from ..errors import UnsupportedProgram
 from ..graph import Graph, Size
 from ..registry import aten_op
+from .movement import strided_places
 
 
 def _from_front(g: Graph, indices: Any, size: Size) -> Any:
@@ -148,6 +149,15 @@ def nonzero(g: Graph, x: Any) -> Any:
     return op.permute_dims(found, [1, 0])
 
 
+@aten_op("nonzero_static.default")
+def nonzero_static(g: Graph, x: Any, *, size: Size, fill_value: int = -1) -> Any:
+    """The first `size` of them; where there are fewer, rows of `fill_value`."""
+    found, rank = g.emit(nonzero(g, x)), g.rank(x)
+    rest = g.emit(op.full([size, rank], g.const(fill_value, "int64"), "int64"))
+    both = g.emit(op.concat([found, rest], 0))
+    return op.strided_slice(both, [0], [0], [size], [1], assume_inbound=True)
+
+
 @aten_op("index_put.default", "_unsafe_index_put.default")
 def index_put(g: Graph, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:  # fmt: skip
     mask = indices[0]
@@ -167,6 +177,35 @@ def index_put(g: Graph, x: Any, indices: Sequence[Any], values: Any, accumulate:
 
 
 # ---- scatter
+
+
+@aten_op("put.default")
+def put(g: Graph, x: Any, places: Any, source: Any, accumulate: bool = False) -> Any:
+    """At places among all elements."""
+    flat = g.emit(op.reshape(x, [-1]))
+    places = g.emit(op.reshape(g.cast(places, "int64"), [-1]))
+    places = _from_front(g, places, g.shape(flat)[0])
+    source = g.emit(op.reshape(source, [-1]))
+    how = "add" if accumulate else "update"
+    return op.reshape(g.emit(op.scatter_elements(flat, places, source, 0, how)), g.shape(x))
+
+
+@aten_op("diagonal_scatter.default")
+def diagonal_scatter(
+    g: Graph, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    shape = g.shape(x)
+    if not all(isinstance(d, int) for d in shape):
+        raise UnsupportedProgram("the diagonal of sizes that are not known")
+    numbers = np.arange(int(np.prod(shape))).reshape(shape)
+    return put(g, x, g.const(np.diagonal(numbers, offset, dim1, dim2), "int64"), source)
+
+
+@aten_op("as_strided_scatter.default")
+def as_strided_scatter(
+    g: Graph, x: Any, source: Any, shape: Any, strides: Any, offset: int | None = None
+) -> Any:
+    return put(g, x, g.const(strided_places(g, x, shape, strides, offset), "int64"), source)
 
 
 @aten_op("scatter.src")
@@ -218,6 +257,10 @@ def _scatter_mean(g: Graph, x: Any, dim: int, indices: Any, source: Any, include
 def index_reduce(
     g: Graph, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
+    if g.rank(x) == 0:
+        x, source = (g.emit(op.reshape(v, [1])) for v in (x, source))
+        one = index_reduce(g, x, 0, index, source, reduce, include_self=include_self)
+        return op.reshape(g.emit(one), [])
     axis, shape = g.axis(x, dim), g.shape(source)
     row = [shape[axis] if i == axis else 1 for i in range(len(shape))]
     places = g.broadcast(g.emit(op.reshape(index, row)), shape)

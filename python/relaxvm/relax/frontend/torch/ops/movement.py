@@ -204,7 +204,15 @@ def _steps(g: Graph, first: Size, count: Size, step: Size) -> Any:
 def as_strided(
     g: Graph, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
 ) -> Any:
-    """By places among all elements, of a tensor that lies in order."""
+    """By places among all elements."""
+    places = strided_places(g, x, shape, strides, offset)
+    return op.take(g.emit(op.reshape(x, [-1])), g.const(places, "int64"), axis=0)
+
+
+def strided_places(
+    g: Graph, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int | None
+) -> np.ndarray:
+    """Where the elements of a view by strides lie in `x`, the node's first argument, which lies in order."""
     sizes = [*shape, *strides, *g.shape(x)]
     if not all(isinstance(d, int) for d in sizes):
         raise UnsupportedProgram("a view by strides of sizes that are not known")
@@ -215,7 +223,7 @@ def as_strided(
     for axis, (size, stride) in enumerate(zip(shape, strides)):
         row = np.arange(size) * stride
         places = places + row.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    return op.take(g.emit(op.reshape(x, [-1])), g.const(places, "int64"), axis=0)
+    return places
 
 
 @aten_op("unfold.default")

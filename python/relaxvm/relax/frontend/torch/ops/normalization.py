@@ -11,7 +11,7 @@ import numpy as np
 from relaxvm.relax import TupleGetItem, op
 
 from ..errors import UnsupportedProgram, refuse_training
-from ..graph import Graph
+from ..graph import Graph, dtype_name
 from ..registry import aten_op
 
 
@@ -34,7 +34,22 @@ def layer_norm(
 
 @aten_op("native_layer_norm.default")
 def native_layer_norm(g: Graph, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
-    return layer_norm(g, x, shape, weight, bias, eps), None, None
+    axes = list(range(g.rank(x) - len(shape), g.rank(x)))
+    return layer_norm(g, x, shape, weight, bias, eps), *_statistics(g, x, axes, eps)
+
+
+def _statistics(g: Graph, x: Any, axes: list[int], eps: float) -> tuple[Any, Any]:
+    """The mean of `axes` and 1 / the standard deviation: what a native norm gives beside its result, if it is asked."""
+    if not (g.is_used(1) or g.is_used(2)):
+        return None, None
+    wide = g.cast(x, "float64" if g.dtype(x) == "float64" else "float32")
+    mean = g.emit(op.mean(wide, axes))
+    variance = g.emit(op.variance(wide, axes))
+    inverse = g.emit(op.rsqrt(g.emit(op.add(variance, g.const(eps, g.dtype(wide))))))
+    return tuple(
+        g.cast(g.emit(op.reshape(v, g.symbols.shape(meta.shape))), dtype_name(meta.dtype))
+        for v, meta in zip((mean, inverse), g.result[1:])
+    )
 
 
 @aten_op("rms_norm.default")
@@ -92,7 +107,8 @@ def _over_batch(g: Graph, x: Any, weight: Any, bias: Any, eps: float) -> Any:
 def batch_norm_no_stats(
     g: Graph, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> tuple:
-    return _over_batch(g, x, weight, bias, eps), None, None
+    axes = [0, *range(2, g.rank(x))]
+    return _over_batch(g, x, weight, bias, eps), *_statistics(g, x, axes, eps)
 
 
 @aten_op("_native_batch_norm_legit_functional.default")
@@ -109,7 +125,9 @@ def batch_norm_functional(
 ) -> tuple:
     """The statistics that it would keep are those of before: what a program writes is not given back."""
     result = batch_norm(g, x, weight, bias, mean, var, training, momentum, eps)
-    return result, None, None, mean, var
+    axes = [0, *range(2, g.rank(x))]
+    own = _statistics(g, x, axes, eps) if training else (None, None)
+    return result, *own, mean, var
 
 
 @aten_op("instance_norm.default")
@@ -151,7 +169,10 @@ def group_norm(
 def native_group_norm(
     g: Graph, x: Any, weight: Any, bias: Any, n: Any, c: Any, hw: Any, groups: int, eps: float
 ) -> tuple:
-    return group_norm(g, x, groups, weight, bias, eps), None, None
+    wide = x
+    if g.is_used(1) or g.is_used(2):
+        wide = g.emit(op.reshape(x, [g.shape(x)[0], groups, -1]))
+    return group_norm(g, x, groups, weight, bias, eps), *_statistics(g, wide, [2], eps)
 
 
 @aten_op("softmax.int", "_softmax.default")

@@ -247,6 +247,24 @@ def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
     return op.squeeze(value, [axis]), op.squeeze(place, [axis])
 
 
+@aten_op("mode.default")
+@_with_places
+def mode(g: Graph, x: Any, dim: int = -1, keepdim: bool = False) -> tuple:
+    """The most frequent value, the least one of several, and its last place."""
+    axis = g.axis(x, dim)
+    values, order = sort(g, x, axis)
+    values = g.emit(values)
+    pairs = [g.emit(op.expand_dims(values, [axis + i])) for i in (0, 1)]
+    same = g.cast(g.emit(op.equal(*pairs)), "int64")
+    counts = g.emit(op.sum(same, [axis]))
+    first = g.emit(op.argmax(counts, axis, True))
+    most = g.emit(op.max(counts, [axis], keepdims=True))
+    more = g.emit(op.maximum(g.emit(op.subtract(most, g.const(1, "int64"))), g.const(0, "int64")))
+    place = g.emit(op.gather_elements(order, g.emit(op.add(first, more)), axis))
+    value = g.emit(op.gather_elements(x, place, axis))
+    return (value, place) if keepdim else (op.squeeze(value, [axis]), op.squeeze(place, [axis]))
+
+
 @aten_op("histc.default")
 def histc(g: Graph, x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """How many elements lie in each of `bins` parts of equal width, the last one with its upper end."""
@@ -276,6 +294,11 @@ def vector_norm(
     result, axes = g.result_dtype(), g.axes(x, dims)
     x = g.cast(x, result if result == "float64" else "float32")
     return g.cast(g.emit(_norm(g, x, p, axes, keepdim)), result)
+
+
+@aten_op("dist.default")
+def dist(g: Graph, x: Any, y: Any, p: float = 2) -> Any:
+    return vector_norm(g, g.emit(op.subtract(*g.agree(x, y))), p)
 
 
 def _norm(g: Graph, x: Any, p: float, axes: list[int], keepdim: bool) -> Any:
