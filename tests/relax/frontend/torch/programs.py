@@ -493,6 +493,13 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
+def _assigned_complex(x: Any, y: Any) -> Any:
+    x = x.clone()
+    x[:, 0] = y.real[:, 1]
+    x[1] = 3
+    return x
+
+
 def exported(function: Callable | nn.Module, inputs: tuple, **options: Any) -> Any:
     """The program of a function or module, ready for inference."""
     module = function if isinstance(function, nn.Module) else Function(function)
@@ -548,6 +555,10 @@ of_two = lambda f: lambda a, b: f(complex_of(a), complex_of(b))
 program("complex_arithmetic", of_two(lambda x, y: [real(v) for v in (x * y, x / y, x + 2 * y, x - y * 1j, 1 / y, x @ y.mT, x * x.abs(), -x)]), Z, W)
 program("complex_parts", of_two(lambda x, y: (x.real, y.imag, x.abs(), x.angle(), real(x.conj() * y), real(torch.complex(x.real, y.imag)))), Z, W)
 program("complex_functions", of_two(lambda x, y: (real(x.exp()), real(y**2), real(x.square()), real(torch.polar(x.abs(), y.angle())))), Z, W)
+program("complex_waves", of_two(lambda x, y: [real(v) for v in (x.log(), x.sqrt(), y.rsqrt(), x.sin(), x.cos(), x.sinh(), x.cosh(), x.tanh(), x.tan(), (x * 40).tanh(), (-y).sqrt(), x.sgn(), (x * 0).sgn())]), Z, W)
+program("complex_products", of_two(lambda x, y: [real(v) for v in (torch.addmm(x[:, :3], x, y.mT, beta=0.5, alpha=2j), torch.mv(x, y[0]), torch.dot(x[0], y[0]), torch.vdot(x[0], y[1]), torch.outer(x[0], y[0]), x.cumsum(1), x.tril())]), Z, W)
+program("complex_choice", of_two(lambda x, y: [real(torch.where(x.abs() > 1, x, v)) for v in (y, y.real, 2, y.real.int())] + [real(x.masked_fill(y.real > 1, 1j)), x == y, x != x.real, x.isfinite(), (x / 0).isnan(), torch.linalg.vector_norm(x, dim=1)]), Z, W)
+program("complex_writes", of_two(lambda x, y: [real(v) for v in (torch.select_scatter(x, y[:, 1], 1, 0), torch.slice_scatter(x, y[:, 1:], 1, 1), x.index_put((torch.tensor([1, 0]),), y[:2]), _assigned_complex(x, y), torch.ones_like(x) * 2 + torch.full_like(y, 1 + 2j))]), Z, W)
 program("complex_moves", of_two(lambda x, y: [real(v) for v in (torch.cat([x, y]), torch.stack([x, y]), x[:, 1:], x.T.reshape(-1), x.sum(0), x.unsqueeze(0).expand(2, 3, 4), x.to(torch.complex128), torch.where(x.abs() > 1, x, y), *x.split(2, 1))]), Z, W)
 program("complex_constant", lambda x: real(complex_of(x) * torch.polar(torch.ones(4), torch.arange(4.0))), Z)
 program("fft", lambda x: (real(torch.fft.fft(x)), real(torch.fft.ifft(x).resolve_conj()), real(torch.fft.fft2(x, norm="ortho"))), X)

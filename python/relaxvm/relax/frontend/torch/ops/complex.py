@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from relaxvm.relax import op
 
-from ..graph import Complex, Graph
-from ..registry import complex_op, find, of_both_parts
+from ..graph import Complex, Graph, dtype_name
+from ..registry import Rule, complex_op, find, of_both_parts
 
 # What moves elements, and what is linear: of either part as of a real tensor.
 of_both_parts(
@@ -24,15 +22,20 @@ of_both_parts(
     *"repeat.default reshape.default roll.default select.int slice.Tensor split.Tensor".split(),
     *"split_with_sizes.default squeeze.default squeeze.dim squeeze.dims stack.default".split(),
     *"sum.default sum.dim_IntList t.default".split(),
-    *"transpose.int unbind.int unflatten.int unfold.default unsqueeze.default view.default where.self".split(),
+    *"transpose.int unbind.int unflatten.int unfold.default unsqueeze.default view.default".split(),
     *"_unsafe_view.default zeros_like.default numpy_T.default mT.default".split(),
+    *"cumsum.default tril.default triu.default diag_embed.default diagonal_scatter.default tile.default".split(),
+    *"slice_scatter.default select_scatter.default index_put.default scatter.src new_zeros.default".split(),
 )
 
 
 def as_complex(g: Graph, x: Any) -> Complex:
     if isinstance(x, Complex):
         return x
-    dtype = g.result_dtype()
+    return _pair(g, x, g.result_dtype())
+
+
+def _pair(g: Graph, x: Any, dtype: str) -> Complex:
     if isinstance(x, (bool, int, float, complex)):
         return Complex(g.const(complex(x).real, dtype), g.const(complex(x).imag, dtype))
     real = g.cast(x, dtype)
@@ -105,10 +108,54 @@ def converted(g: Graph, x: Any, *_: Any, **__: Any) -> Any:
     return g.cast(x.real, g.result_dtype())
 
 
+@complex_op("where.self", "where.ScalarSelf", "where.ScalarOther")
+def where(g: Graph, condition: Any, a: Any, b: Any) -> Complex:
+    a, b = as_complex(g, a), as_complex(g, b)
+    return Complex(op.where(condition, a.real, b.real), op.where(condition, a.imag, b.imag))
+
+
+@complex_op("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(g: Graph, x: Any, mask: Any, value: Any) -> Complex:
+    return where(g, mask, value, x)
+
+
+@complex_op("copy.default")
+def copy(g: Graph, x: Any, source: Any, non_blocking: bool = False) -> Complex:
+    whole, shape = as_complex(g, source), g.result_shape()
+    return Complex(g.broadcast(whole.real, shape), g.broadcast(whole.imag, shape))
+
+
+@complex_op("full_like.default", "fill.Scalar", "fill.Tensor")
+def full_like(g: Graph, x: Any, value: Any, **_: Any) -> Complex:
+    return copy(g, x, value)
+
+
+@complex_op("ones_like.default")
+def ones_like(g: Graph, x: Any, **_: Any) -> Complex:
+    return copy(g, x, 1.0)
+
+
+def _test(name: str, ours: Callable[..., Any], joined: Callable[..., Any], *ends: str) -> None:
+    @complex_op(*(f"{name}.{end}" for end in ends))
+    def test(g: Graph, *args: Any) -> Any:
+        """Both parts are, or one of them is."""
+        dtype = dtype_name(next(a for a in g.node.args if hasattr(a, "meta")).meta["val"].dtype)
+        whole = [a if isinstance(a, Complex) else _pair(g, a, dtype) for a in args]
+        parts = (ours(*(v.real for v in whole)), ours(*(v.imag for v in whole)))
+        return joined(*(g.emit(part) for part in parts))
+
+
+_test("eq", op.equal, op.logical_and, "Tensor", "Scalar")
+_test("ne", op.not_equal, op.logical_or, "Tensor", "Scalar")
+_test("isfinite", op.isfinite, op.logical_and, "default")
+_test("isinf", op.isinf, op.logical_or, "default")
+_test("isnan", op.isnan, op.logical_or, "default")
+
+
 # ---- arithmetic
 
 
-def _product(g: Graph, times: Callable[..., Any], a: Complex, b: Complex) -> Complex:
+def product(g: Graph, times: Callable[..., Any], a: Complex, b: Complex) -> Complex:
     """(a + bi)(c + di) = (ac - bd) + (ad + bc)i"""
     part = lambda x, y: g.emit(times(x, y))
     real = op.subtract(part(a.real, b.real), part(a.imag, b.imag))
@@ -118,6 +165,12 @@ def _product(g: Graph, times: Callable[..., Any], a: Complex, b: Complex) -> Com
 def _square(g: Graph, x: Complex) -> Any:
     """|x|^2"""
     return g.emit(op.add(*(g.emit(op.multiply(v, v)) for v in (x.real, x.imag))))
+
+
+def each(g: Graph, x: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(x, Complex):
+        return Complex(g.emit(function(x.real)), g.emit(function(x.imag)))
+    return g.emit(function(x))
 
 
 def _is_real(x: Any) -> bool:
@@ -130,7 +183,7 @@ def mul(g: Graph, a: Any, b: Any) -> Complex:
         if _is_real(x):
             y, x = as_complex(g, y), g.cast(x, g.result_dtype())
             return Complex(op.multiply(y.real, x), op.multiply(y.imag, x))
-    return _product(g, op.multiply, as_complex(g, a), as_complex(g, b))
+    return product(g, op.multiply, as_complex(g, a), as_complex(g, b))
 
 
 @complex_op("div.Tensor", "div.Scalar")
@@ -140,7 +193,7 @@ def div(g: Graph, a: Any, b: Any) -> Complex:
         b = g.cast(b, g.result_dtype())
         return Complex(op.divide(a.real, b), op.divide(a.imag, b))
     b = as_complex(g, b)
-    whole = _product(g, op.multiply, a, Complex(b.real, g.emit(op.negative(b.imag))))
+    whole = product(g, op.multiply, a, Complex(b.real, g.emit(op.negative(b.imag))))
     size = _square(g, b)
     return Complex(op.divide(g.emit(whole.real), size), op.divide(g.emit(whole.imag), size))
 
@@ -150,21 +203,135 @@ def reciprocal(g: Graph, x: Complex) -> Complex:
     return div(g, 1.0, x)
 
 
-def _sum(name: str, function: Callable[..., Any]) -> None:
+def _sum(name: str, function: Callable[..., Any]) -> Rule:
     @complex_op(f"{name}.Tensor", f"{name}.Scalar")
     def both(g: Graph, a: Any, b: Any, alpha: Any = 1) -> Complex:
         a, b = as_complex(g, a), b if alpha == 1 else mul(g, b, alpha)
         b = as_complex(g, b)
         return Complex(function(a.real, g.emit(b.real)), function(a.imag, g.emit(b.imag)))
 
+    return both
 
-_sum("add", op.add)
+
+add = _sum("add", op.add)
 _sum("sub", op.subtract)
 
 
-@complex_op("mm.default", "bmm.default", "matmul.default")
+@complex_op("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default")
 def matmul(g: Graph, a: Any, b: Any) -> Complex:
-    return _product(g, op.matmul, as_complex(g, a), as_complex(g, b))
+    return product(g, op.matmul, as_complex(g, a), as_complex(g, b))
+
+
+def _emitted(g: Graph, x: Complex) -> Complex:
+    return Complex(g.emit(x.real), g.emit(x.imag))
+
+
+@complex_op("vdot.default")
+def vdot(g: Graph, a: Any, b: Any) -> Complex:
+    return matmul(g, _emitted(g, conj(g, as_complex(g, a))), b)
+
+
+@complex_op("addmm.default", "addmv.default", "baddbmm.default")
+def addmm(g: Graph, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Complex:
+    found = _emitted(g, mul(g, _emitted(g, matmul(g, a, b)), alpha))
+    return found if beta == 0 else add(g, _emitted(g, mul(g, x, beta)), found)
+
+
+@complex_op("outer.default")
+def outer(g: Graph, a: Any, b: Any) -> Complex:
+    return mul(g, each(g, a, lambda v: op.expand_dims(v, [1])), b)
+
+
+@complex_op("sgn.default")
+def sgn(g: Graph, x: Complex) -> Complex:
+    """On the unit circle; 0 stays."""
+    size = g.emit(size_of(g, x))
+    zero, one = (g.const(v, g.dtype(size)) for v in (0, 1))
+    return div(g, x, g.emit(op.where(g.emit(op.equal(size, zero)), one, size)))
+
+
+@complex_op("linalg_vector_norm.default")
+def vector_norm(g: Graph, x: Complex, *args: Any, **kwargs: Any) -> Any:
+    rule = find("linalg_vector_norm.default")
+    assert rule is not None
+    return rule(g, g.emit(size_of(g, x)), *args, **kwargs)
+
+
+@complex_op("log.default")
+def log(g: Graph, x: Complex) -> Complex:
+    return Complex(op.log(g.emit(size_of(g, x))), angle(g, x))
+
+
+@complex_op("sqrt.default")
+def sqrt(g: Graph, x: Complex) -> Complex:
+    """The one with a real part of at least 0 (Kahan, 1987): no difference that cancels."""
+    dtype = g.dtype(x.real)
+    half, zero, one = (g.const(v, dtype) for v in (0.5, 0, 1))
+    size = g.emit(size_of(g, x))
+    both = g.emit(op.add(size, g.emit(op.abs(x.real))))
+    large = g.emit(op.sqrt(g.emit(op.multiply(both, half))))
+    twice = g.emit(op.add(large, large))
+    twice = g.emit(op.where(g.emit(op.equal(twice, zero)), one, twice))
+    small = g.emit(op.divide(x.imag, twice))
+    is_right = g.emit(op.greater_equal(x.real, zero))
+    is_below = g.emit(op.less(x.imag, zero))
+    turned = g.emit(op.where(is_below, g.emit(op.negative(large)), large))
+    return Complex(
+        op.where(is_right, large, g.emit(op.abs(small))), op.where(is_right, small, turned)
+    )
+
+
+@complex_op("rsqrt.default")
+def rsqrt(g: Graph, x: Complex) -> Complex:
+    return reciprocal(g, _emitted(g, sqrt(g, x)))
+
+
+@complex_op("sin.default")
+def sin(g: Graph, x: Complex) -> Complex:
+    return _waved(g, (op.sin, x.real, op.cosh, x.imag), (op.cos, x.real, op.sinh, x.imag))
+
+
+@complex_op("cos.default")
+def cos(g: Graph, x: Complex) -> Complex:
+    found = _waved(g, (op.cos, x.real, op.cosh, x.imag), (op.sin, x.real, op.sinh, x.imag))
+    return Complex(found.real, op.negative(found.imag))
+
+
+@complex_op("sinh.default")
+def sinh(g: Graph, x: Complex) -> Complex:
+    return _waved(g, (op.sinh, x.real, op.cos, x.imag), (op.cosh, x.real, op.sin, x.imag))
+
+
+@complex_op("cosh.default")
+def cosh(g: Graph, x: Complex) -> Complex:
+    return _waved(g, (op.cosh, x.real, op.cos, x.imag), (op.sinh, x.real, op.sin, x.imag))
+
+
+def _waved(g: Graph, *parts: tuple) -> Complex:
+    """f(a) h(b) for the real part, and for the imaginary one."""
+    return Complex(*(g.emit(op.multiply(g.emit(f(a)), g.emit(h(b)))) for f, a, h, b in parts))
+
+
+@complex_op("tanh.default")
+def tanh(g: Graph, x: Complex) -> Complex:
+    """(u + iv) / (1 + iuv) with u = tanh x, v = tan y: what is large does not overflow."""
+    return _tangent(g, x.real, x.imag)
+
+
+@complex_op("tan.default")
+def tan(g: Graph, x: Complex) -> Complex:
+    found = _tangent(g, x.imag, x.real)  # tan z = -i tanh(iz), conjugated twice
+    return Complex(found.imag, found.real)
+
+
+def _tangent(g: Graph, a: Any, b: Any) -> Complex:
+    u, v, one = g.emit(op.tanh(a)), g.emit(op.tan(b)), g.const(1, g.dtype(a))
+    uu, vv = (g.emit(op.multiply(t, t)) for t in (u, v))
+    below = g.emit(op.add(one, g.emit(op.multiply(uu, vv))))
+    parts = ((u, op.add(one, vv)), (v, op.subtract(one, uu)))
+    return Complex(
+        *(op.divide(g.emit(op.multiply(t, g.emit(factor))), below) for t, factor in parts)
+    )
 
 
 @complex_op("exp.default")
@@ -174,7 +341,7 @@ def exp(g: Graph, x: Complex) -> Complex:
 
 @complex_op("square.default")
 def square(g: Graph, x: Complex) -> Complex:
-    return _product(g, op.multiply, x, x)
+    return product(g, op.multiply, x, x)
 
 
 @complex_op("pow.Tensor_Scalar")
@@ -186,179 +353,24 @@ def power(g: Graph, x: Complex, exponent: Any) -> Any:
     return polar(g, size, turned)
 
 
-# ---- Fourier transforms
-
-_LARGEST = 2048  # that is one product with a matrix; longer ones are two transforms of its factors
-
-
-def _waves(g: Graph, rows: Any, columns: Any, n: Any, dtype: str) -> tuple[Any, Any]:
-    """cos and sin of 2 pi j k / n, [rows, columns]."""
-    if all(isinstance(v, int) for v in (rows, columns, n)):
-        turns = np.outer(np.arange(rows), np.arange(columns)) % n * (2 * math.pi / n)
-        return g.const(np.cos(turns), dtype), g.const(np.sin(turns), dtype)
-    j, k = (g.emit(op.arange(0, v, 1, dtype="int64")) for v in (rows, columns))
-    size = g.number(n, "int64")
-    product = g.emit(op.multiply(g.emit(op.expand_dims(j, [1])), k))
-    part = g.cast(g.emit(op.floor_mod(product, size)), dtype)
-    scale = g.emit(op.divide(g.const(2 * math.pi, dtype), g.cast(size, dtype)))
-    turns = g.emit(op.multiply(part, scale))
-    return g.emit(op.cos(turns)), g.emit(op.sin(turns))
-
-
-def _times(g: Graph, x: Any, cos: Any, sin: Any, sign: int) -> Complex:
-    """x (cos + sign i sin), over the last axis."""
-    turned = sin if sign > 0 else g.emit(op.negative(sin))
-    if isinstance(x, Complex):
-        whole = _product(g, op.matmul, x, Complex(cos, turned))
-        return Complex(g.emit(whole.real), g.emit(whole.imag))
-    return Complex(g.emit(op.matmul(x, cos)), g.emit(op.matmul(x, turned)))
-
-
-def _part_of(x: Any) -> Any:
-    return x.real if isinstance(x, Complex) else x
-
-
-def _each(g: Graph, x: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(x, Complex):
-        return Complex(g.emit(function(x.real)), g.emit(function(x.imag)))
-    return g.emit(function(x))
-
-
-def _transform(g: Graph, x: Any, n: Any, sign: int) -> Complex:
-    """Over the last axis, of `n` elements."""
-    dtype = g.dtype(_part_of(x))
-    if not isinstance(n, int) or n <= _LARGEST or (a := _factor(n)) == 1:
-        return _times(g, x, *_waves(g, n, n, n, dtype), sign)
-    # x_j with j = b j1 + j2 and X_k with k = k1 + a k2 (Cooley and Tukey, 1965)
-    b = n // a
-    lead = g.shape(_part_of(x))[:-1]
-    last = len(lead)
-    swap = [*range(last), last + 1, last]
-    x = _each(g, x, lambda v: op.permute_dims(g.emit(op.reshape(v, [*lead, a, b])), swap))
-    inner = _transform(g, x, a, sign)  # [.., j2, k1]
-    cos, sin = _waves(g, b, a, n, dtype)
-    twiddle = Complex(cos, sin if sign > 0 else g.emit(op.negative(sin)))
-    turned = _product(g, op.multiply, inner, twiddle)
-    turned = Complex(g.emit(turned.real), g.emit(turned.imag))
-    turned = _each(g, turned, lambda v: op.permute_dims(v, swap))
-    outer = _transform(g, turned, b, sign)  # [.., k1, k2]
-    return _each(g, outer, lambda v: op.reshape(g.emit(op.permute_dims(v, swap)), [*lead, n]))
-
-
-def _factor(n: int) -> int:
-    return next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
-
-
-def _along(g: Graph, x: Any, axis: int, function: Callable[[Any], Any]) -> Any:
-    """`function` over the last axis, where the axis stands for it."""
-    last = g.rank(_part_of(x)) - 1
-    if axis == last:
-        return function(x)
-    order = [i for i in range(last + 1) if i != axis] + [axis]
-    back = [int(i) for i in np.argsort(order)]
-    moved = _each(g, x, lambda v: op.permute_dims(v, order))
-    return _each(g, function(moved), lambda v: op.permute_dims(v, back))
-
-
-def _normalised(g: Graph, x: Any, count: Any, normalization: int) -> Any:
-    """0: as it is, 1: over the root of the number of elements, 2: over the number."""
-    if normalization == 0:
-        return x
-    dtype = g.dtype(_part_of(x))
-    divisor = g.number(count, dtype)
-    if normalization == 1:
-        divisor = g.emit(op.sqrt(divisor))
-    return _each(g, x, lambda v: op.divide(v, divisor))
-
-
-def _count(shape: Sequence[Any], axes: Sequence[int]) -> Any:
-    count: Any = 1
-    for axis in axes:
-        count = count * shape[axis]
-    return count
-
-
-@complex_op("_fft_c2c.default")
-def fft(g: Graph, x: Complex, dims: Sequence[int], normalization: int, forward: bool) -> Complex:
-    shape = g.shape(x.real)
-    axes = [g.axis(x.real, d) for d in dims]
-    for axis in axes:
-        n, sign = shape[axis], -1 if forward else 1
-        x = _along(g, x, axis, lambda v, n=n, sign=sign: _transform(g, v, n, sign))
-    return _normalised(g, x, _count(shape, axes), normalization)
-
-
-@complex_op("_fft_r2c.default")
-def rfft(g: Graph, x: Any, dims: Sequence[int], normalization: int, onesided: bool) -> Complex:
-    shape = g.shape(x)
-    axes = [g.axis(x, d) for d in dims]
-    n = shape[axes[-1]]
-    kept = n // 2 + 1 if onesided else n
-
-    def first(v: Any) -> Complex:
-        if not isinstance(n, int) or n <= _LARGEST:
-            return _times(g, v, *_waves(g, n, kept, n, g.dtype(v)), -1)
-        whole = _transform(g, v, n, -1)
-        return _each(g, whole, lambda u: op.strided_slice(u, [g.rank(u) - 1], [0], [kept], [1]))
-
-    result = _along(g, x, axes[-1], first)
-    if len(axes) > 1:
-        result = fft(g, result, axes[:-1], 0, True)
-    return _normalised(g, result, _count(shape, axes), normalization)
-
-
-@complex_op("_fft_c2r.default")
-def irfft(g: Graph, x: Complex, dims: Sequence[int], normalization: int, last: Any) -> Any:
-    """What is left out is the conjugate of what is there."""
-    axes = [g.axis(x.real, d) for d in dims]
-    if len(axes) > 1:
-        x = fft(g, x, axes[:-1], 0, False)
-    shape = g.shape(x.real)
-    half = last // 2 + 1
-
-    def real(v: Complex) -> Any:
-        dtype = g.dtype(v.real)
-        v = _each(g, v, lambda u: op.strided_slice(u, [g.rank(u) - 1], [0], [half], [1]))
-        cos, sin = _waves(g, half, last, last, dtype)
-        times = g.number(2, dtype)
-        whole = _times(g, v, cos, sin, 1).real
-        # All but the first, and the middle one of an even number, stand for two.
-        ends = [_end(g, v.real, 0, cos)]
-        if not isinstance(last, int):
-            even = g.cast(g.number(1 - last % 2, "int64"), dtype)
-            ends.append(g.emit(op.multiply(_end(g, v.real, half - 1, cos), even)))
-        elif last % 2 == 0:
-            ends.append(_end(g, v.real, half - 1, cos))
-        result = g.emit(op.multiply(whole, times))
-        for end in ends:
-            result = g.emit(op.subtract(result, end))
-        return result
-
-    result = _along(g, x, axes[-1], real)
-    shape[axes[-1]] = last
-    return _normalised(g, result, _count(shape, axes), normalization)
-
-
-def _end(g: Graph, x: Any, k: Any, cos: Any) -> Any:
-    """What the k-th element adds."""
-    axis = g.rank(x) - 1
-    column = g.emit(op.strided_slice(x, [axis], [k], [k + 1], [1]))
-    row = g.emit(op.strided_slice(cos, [0], [k], [k + 1], [1]))
-    return g.emit(op.matmul(column, row))
-
-
 def partwise(name: str) -> Callable[..., Any]:
     """The rule of a real tensor's operator, for either part."""
     rule = find(name)
     assert rule is not None
 
     def run(g: Graph, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(as_complex(g, a) if _is_real_float(g, a) else a for a in args)
         parts = [rule(g, *_of_part(g, args, which), **kwargs) for which in ("real", "imag")]
         if isinstance(parts[0], (tuple, list)):
             return tuple(Complex(a, b) for a, b in zip(*parts))
         return Complex(*parts)
 
     return run
+
+
+def _is_real_float(g: Graph, value: Any) -> bool:
+    """A value beside complex ones, not an index or a mask."""
+    return not isinstance(value, Complex) and g.is_tensor(value) and g.is_float(value)
 
 
 def _of_part(g: Graph, value: Any, which: str) -> Any:
