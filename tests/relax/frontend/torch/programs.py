@@ -422,6 +422,16 @@ program("linalg_solve_triangular_right", lambda a, b: torch.linalg.solve_triangu
 program("cholesky", lambda a: (torch.linalg.cholesky(a @ a.mT + torch.eye(4)), torch.linalg.cholesky(a @ a.mT + torch.eye(4), upper=True)), A)  # fmt: skip
 program("cholesky_check", lambda a: tuple(torch.linalg.cholesky_ex(a @ a.mT + torch.eye(4))), A)
 program("cholesky_of_one", torch.linalg.cholesky, rand(3, 1, 1, low=0.5))
+program("qr", lambda a: (*torch.linalg.qr(a), *torch.linalg.qr(a[..., :2]), *torch.linalg.qr(a[..., :3, :], "complete"), *torch.linalg.qr(a[..., :2], "complete"), *torch.linalg.qr(a[..., :1, :]), torch.linalg.qr(a, "r")[1]), A)  # fmt: skip
+program(
+    "qr_of_zeros",
+    lambda a: (
+        *torch.linalg.qr(a.triu()),
+        *torch.linalg.qr((a * 0)[0]),
+        *torch.linalg.qr(-torch.eye(3) + 0 * a[0, 0, 0]),
+    ),
+    A,
+)
 program("linalg_solve_right", lambda a, b: torch.linalg.solve(a, b, left=False), A, rand(3, 2, 4))
 program("avg_pool2d_of_integers", nn.AvgPool2d(3, 2, 1), ints(1, 2, 9, 9, low=-9, high=9))
 program(

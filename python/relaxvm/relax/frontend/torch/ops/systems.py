@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverses, determinants, triangular roots and systems of equations of small matrices."""
+"""Inverses, determinants, triangular roots, QR and systems of equations of small matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from relaxvm.relax import op
 
@@ -85,6 +87,40 @@ def cholesky_and_check(
     g: Graph, x: Any, *, upper: bool = False, check_errors: bool = False
 ) -> tuple:
     return cholesky(g, x, upper), op.zeros(g.shape(x)[:-2], "int32")
+
+
+@aten_op("linalg_qr.default")
+def qr(g: Graph, x: Any, mode: str = "reduced") -> tuple:
+    """By reflections (Householder, 1958), with LAPACK's signs: one at a time makes a column end at the diagonal."""
+    *batch, rows, columns = g.shape(x)
+    if not all(isinstance(n, int) and 1 <= n <= LARGEST for n in (rows, columns)):
+        raise UnsupportedProgram(f"matrices of other than 1 to {LARGEST} rows and columns")
+    dtype, last = g.dtype(x), g.rank(x) - 1
+    q = g.broadcast(g.const(np.eye(rows), dtype), [*batch, rows, rows])
+    minus = lambda a, b: g.emit(op.subtract(a, b))
+    times = lambda a, b: g.emit(op.multiply(a, b))
+    total = lambda v: g.emit(op.sum(times(v, v), [last - 1], keepdims=True))
+    place = np.arange(rows)[:, None]
+    for k in range(min(rows - 1, columns)):
+        column = g.emit(op.strided_slice(x, [last], [k], [k + 1], [1]))
+        head = g.emit(op.strided_slice(column, [last - 1], [k], [k + 1], [1]))
+        below = times(column, g.const(place > k, dtype))
+        rest = total(below)
+        length = g.emit(op.sqrt(g.emit(op.add(rest, times(head, head)))))
+        is_right = g.emit(op.greater_equal(head, g.const(0, dtype)))
+        end = g.emit(op.where(is_right, g.emit(op.negative(length)), length))
+        axis = g.emit(op.add(below, times(minus(head, end), g.const(place == k, dtype))))
+        scale = g.emit(op.divide(g.const(2, dtype), total(axis)))
+        is_done = g.emit(op.equal(rest, g.const(0, dtype)))
+        scaled = times(axis, g.emit(op.where(is_done, g.const(0, dtype), scale)))
+        row = _turned(g, axis)
+        x = minus(x, g.emit(op.matmul(scaled, g.emit(op.matmul(row, x)))))
+        q = minus(q, g.emit(op.matmul(g.emit(op.matmul(q, scaled)), row)))
+    inner = rows if mode == "complete" else min(rows, columns)
+    r = op.triu(g.emit(op.strided_slice(x, [last - 1], [0], [inner], [1])))
+    if mode == "r":
+        return op.zeros([0], dtype), r
+    return op.strided_slice(q, [last], [0], [inner], [1]), r
 
 
 def _turned(g: Graph, x: Any) -> Any:
