@@ -71,15 +71,37 @@ def _decomposed(program: Any, keep_known: bool, custom: dict[str, Any]) -> Any:
     """
     if keep_known and _is_ready(program.graph_module, custom):
         return program
-    table = torch.export.default_decompositions()
-    for target in list(table):
-        name = registry.name_of(target)
-        # In core operators resizing would be a gather for each tap, at places that are made of sizes,
-        # and systems of equations would have checks with effects.
-        keeps = keep_known or name.lstrip("_").startswith(("upsample_", "linalg_", "inverse."))
-        if name in custom or (keeps and registry.is_known(name)):
-            del table[target]
-    return program.run_decompositions(table)
+    of_real: set[str] = set()  # imported for complex tensors alone, and used for real ones
+    while True:
+        of_real |= _misused(program.graph_module)
+        table = torch.export.default_decompositions()
+        names = {target: registry.name_of(target) for target in table}
+        for target, name in names.items():
+            # In core operators resizing would be a gather for each tap, at places that are made of sizes,
+            # and systems of equations would have checks with effects.
+            keeps = keep_known or name.lstrip("_").startswith(("upsample_", "linalg_", "inverse."))
+            keeps = keeps and registry.is_known(name) and name not in of_real
+            if name in custom or keeps:
+                del table[target]
+        program = program.run_decompositions(table)
+        if not (_misused(program.graph_module) & set(names.values())) - of_real:
+            return program
+
+
+def _misused(module: Any) -> set[str]:
+    """Operators that are known for complex tensors alone and have real ones."""
+    parts = (part for part in module.modules() if isinstance(part, torch.fx.GraphModule))
+    calls = (n for part in parts for n in part.graph.nodes if n.op == "call_function")
+    real = {
+        registry.name_of(n.target)
+        for n in calls
+        if isinstance(n.target, torch._ops.OpOverload) and not _touches_complex(n)
+    }
+    return {name for name in real if registry.is_known(name) and registry.find(name) is None}
+
+
+def _touches_complex(node: Any) -> bool:
+    return complex_.is_complex([n.meta.get("val") for n in (node, *node.all_input_nodes)])
 
 
 class _Importer:
@@ -434,8 +456,11 @@ def _functional(name: str) -> str:
     return plain if operator.endswith("_") and not operator.startswith("__") else name
 
 
-def _is_known(name: str, custom: Mapping[str, Any]) -> bool:
-    return name in custom or name in _CHECKS or registry.is_known(name)
+def _is_known(node: Any, custom: Mapping[str, Any], name: str) -> bool:
+    """Is `name`, which the node calls, imported: for complex tensors, or for real ones as the node has them?"""
+    if name in custom or name in _CHECKS or registry.find(name) is not None:
+        return True
+    return registry.is_known(name) and _touches_complex(node)
 
 
 def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
@@ -452,7 +477,7 @@ def _is_ready(module: Any, custom: Mapping[str, Any]) -> bool:
         if target._schema.is_mutable:
             if _functional(name) == name or not _is_alone(node.args[0]):
                 return False
-        if not _is_known(_functional(name), custom):
+        if not _is_known(node, custom, _functional(name)):
             return False
     return True
 
@@ -493,7 +518,7 @@ def _check_supported(module: Any, custom: dict[str, Any]) -> None:
                 continue
             name = registry.name_of(target) if hasattr(target, "_schema") else str(target)
             name = _functional(name)
-            known = _is_known(name, custom) or _is_constant(node)
+            known = _is_known(node, custom, name) or _is_constant(node)
             if not known and not _is_number(node):
                 missing.setdefault(name, _place(node))
     if missing:

@@ -167,9 +167,13 @@ def _square(g: Graph, x: Complex) -> Any:
     return g.emit(op.add(*(g.emit(op.multiply(v, v)) for v in (x.real, x.imag))))
 
 
+def emitted(g: Graph, x: Complex) -> Complex:
+    return Complex(g.emit(x.real), g.emit(x.imag))
+
+
 def each(g: Graph, x: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(x, Complex):
-        return Complex(g.emit(function(x.real)), g.emit(function(x.imag)))
+        return emitted(g, Complex(function(x.real), function(x.imag)))
     return g.emit(function(x))
 
 
@@ -222,19 +226,15 @@ def matmul(g: Graph, a: Any, b: Any) -> Complex:
     return product(g, op.matmul, as_complex(g, a), as_complex(g, b))
 
 
-def _emitted(g: Graph, x: Complex) -> Complex:
-    return Complex(g.emit(x.real), g.emit(x.imag))
-
-
 @complex_op("vdot.default")
 def vdot(g: Graph, a: Any, b: Any) -> Complex:
-    return matmul(g, _emitted(g, conj(g, as_complex(g, a))), b)
+    return matmul(g, emitted(g, conj(g, as_complex(g, a))), b)
 
 
 @complex_op("addmm.default", "addmv.default", "baddbmm.default")
 def addmm(g: Graph, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Complex:
-    found = _emitted(g, mul(g, _emitted(g, matmul(g, a, b)), alpha))
-    return found if beta == 0 else add(g, _emitted(g, mul(g, x, beta)), found)
+    found = emitted(g, mul(g, emitted(g, matmul(g, a, b)), alpha))
+    return found if beta == 0 else add(g, emitted(g, mul(g, x, beta)), found)
 
 
 @complex_op("outer.default")
@@ -283,7 +283,7 @@ def sqrt(g: Graph, x: Complex) -> Complex:
 
 @complex_op("rsqrt.default")
 def rsqrt(g: Graph, x: Complex) -> Complex:
-    return reciprocal(g, _emitted(g, sqrt(g, x)))
+    return reciprocal(g, emitted(g, sqrt(g, x)))
 
 
 @complex_op("sin.default")

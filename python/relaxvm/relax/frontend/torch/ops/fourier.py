@@ -13,7 +13,7 @@ from relaxvm.relax import op
 
 from ..graph import Complex, Graph
 from ..registry import complex_op
-from .complex import each, product
+from .complex import each, emitted, product
 
 _LARGEST = 2048  # that is one product with a matrix; longer ones are two transforms of its factors
 
@@ -36,8 +36,7 @@ def _times(g: Graph, x: Any, cos: Any, sin: Any, sign: int) -> Complex:
     """x (cos + sign i sin), over the last axis."""
     turned = sin if sign > 0 else g.emit(op.negative(sin))
     if isinstance(x, Complex):
-        whole = product(g, op.matmul, x, Complex(cos, turned))
-        return Complex(g.emit(whole.real), g.emit(whole.imag))
+        return emitted(g, product(g, op.matmul, x, Complex(cos, turned)))
     return Complex(g.emit(op.matmul(x, cos)), g.emit(op.matmul(x, turned)))
 
 

@@ -99,16 +99,20 @@ def batch_norm(
 def _over_batch(g: Graph, x: Any, weight: Any, bias: Any, eps: float) -> Any:
     """By the statistics of the batch itself."""
     gain, shift = _weights(g, x, [g.shape(x)[1]], weight, bias)
-    axes = [0, *range(2, g.rank(x))]
-    return op.nn.instance_norm(x, gain, shift, channel_axis=1, axes=axes, epsilon=eps)
+    return op.nn.instance_norm(
+        x, gain, shift, channel_axis=1, axes=_all_but_channels(g, x), epsilon=eps
+    )
+
+
+def _all_but_channels(g: Graph, x: Any) -> list[int]:
+    return [0, *range(2, g.rank(x))]
 
 
 @aten_op("_native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(
     g: Graph, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> tuple:
-    axes = [0, *range(2, g.rank(x))]
-    return _over_batch(g, x, weight, bias, eps), *_statistics(g, x, axes, eps)
+    return _over_batch(g, x, weight, bias, eps), *_statistics(g, x, _all_but_channels(g, x), eps)
 
 
 @aten_op("_native_batch_norm_legit_functional.default")
@@ -125,8 +129,7 @@ def batch_norm_functional(
 ) -> tuple:
     """The statistics that it would keep are those of before: what a program writes is not given back."""
     result = batch_norm(g, x, weight, bias, mean, var, training, momentum, eps)
-    axes = [0, *range(2, g.rank(x))]
-    own = _statistics(g, x, axes, eps) if training else (None, None)
+    own = _statistics(g, x, _all_but_channels(g, x), eps) if training else (None, None)
     return result, *own, mean, var
 
 

@@ -241,6 +241,11 @@ def _of_rank(g: Graph, x: Any, k: Any, dim: int, keepdim: bool) -> tuple:
         place = g.emit(op.gather_elements(order, k, axis))
     else:
         place = g.emit(op.strided_slice(order, [axis], [k], [k + 1], [1]))
+    return _at(g, x, place, axis, keepdim)
+
+
+def _at(g: Graph, x: Any, place: Any, axis: int, keepdim: bool) -> tuple:
+    """The values of places with one element along `axis`, and the places."""
     value = g.emit(op.gather_elements(x, place, axis))
     if keepdim:
         return value, place
@@ -261,8 +266,7 @@ def mode(g: Graph, x: Any, dim: int = -1, keepdim: bool = False) -> tuple:
     most = g.emit(op.max(counts, [axis], keepdims=True))
     more = g.emit(op.maximum(g.emit(op.subtract(most, g.const(1, "int64"))), g.const(0, "int64")))
     place = g.emit(op.gather_elements(order, g.emit(op.add(first, more)), axis))
-    value = g.emit(op.gather_elements(x, place, axis))
-    return (value, place) if keepdim else (op.squeeze(value, [axis]), op.squeeze(place, [axis]))
+    return _at(g, x, place, axis, keepdim)
 
 
 @aten_op("histc.default")
