@@ -3,12 +3,14 @@
 
 ./dev bench contractions [--threads 1] [--only rows] [--peer-python PYTHON]
 torch runs in a process of its own, under PYTHON (default: this one).  Both sides are measured in turns,
-several for each case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.
+several for each case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.  The peak is
+that of nothing but multiply-adds, in turns with each case and over windows as long as one call of ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from _clock import TURNS, in_turns, least_seconds
+from _clock import TURNS, in_turns, least_mean_seconds, least_seconds
 
 SECONDS = 0.24 / TURNS  # of measuring, for each figure in each turn
 
@@ -105,58 +107,56 @@ def flops(case: dict[str, Any]) -> float:
 # ---- the peers
 
 
-def peer_seconds(case: dict[str, Any]) -> dict[str, float]:
+@functools.lru_cache(maxsize=1)  # the turns of a case follow each other
+def peer_calls(text: str) -> dict[str, Callable[[], object]]:
+    """What torch and NumPy can be asked to do for a case, written as JSON."""
     import torch
+
+    case = json.loads(text)
 
     def array(*shape: int) -> Any:
         return torch.from_numpy(np.random.default_rng(0).random(shape, dtype="float32"))
 
-    found: dict[str, float] = {}
-    with torch.inference_mode():
-        if "b" in case:
-            a, b = array(case["b"], case["m"], case["k"]), array(case["b"], case["n"], case["k"])
-            found["torch"] = least_seconds(lambda: torch.matmul(a, b.transpose(1, 2)), SECONDS)
-        elif case["group"] == "bf16":
-            a, b = (array(*s).bfloat16() for s in operand_shapes(case))
-            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b), SECONDS)
-        elif case["name"].startswith("uint8"):
-            # Torch's product of these types comes with scales: its quantized linear.
-            a, b = (array(*s) for s in operand_shapes(case))
-            x = torch.quantize_per_tensor(a, 0.01, 0, torch.quint8)
-            w = torch.quantize_per_tensor(b.T.contiguous(), 0.01, 0, torch.qint8)
-            packed = torch.ops.quantized.linear_prepack(w, None)
-            linear = torch.ops.quantized.linear
-            found["quantized linear"] = least_seconds(lambda: linear(x, packed, 0.1, 0), SECONDS)
-        elif case["group"] == "int8":
-            a, b = ((array(*s) * 100).to(torch.int8) for s in operand_shapes(case))
-            found["torch._int_mm"] = least_seconds(lambda: torch._int_mm(a, b), SECONDS)
-        elif "m" in case:
-            a, b = (array(*s) for s in operand_shapes(case))
-            w = b.T.contiguous()
-            found["torch.mm"] = least_seconds(lambda: torch.mm(a, b), SECONDS)
-            found["linear"] = least_seconds(lambda: torch.nn.functional.linear(a, w), SECONDS)
-            x, y = a.numpy(), b.numpy()
-            out = np.empty((case["m"], case["n"]), "float32")
-            found["numpy"] = least_seconds(lambda: np.matmul(x, y, out=out), SECONDS)
-        elif case["group"] == "transposed":
-            x, w = array(1, case["c"], *case["size"]), array(case["c"], case["o"], 2, 2)
-            for name, form in layouts(x, w, torch):
-                found[name] = least_seconds(
-                    lambda f=form: torch.nn.functional.conv_transpose2d(*f, stride=2), SECONDS
-                )
-        else:
-            rank = len(case["size"])
-            conv = getattr(torch.nn.functional, f"conv{rank}d")
-            x = array(1, case["c"], *case["size"])
-            w = array(case["o"], case["c"] // case["groups"], *case["window"])
-            pad = [k // 2 for k in case["window"]]
-            for name, form in layouts(x, w, torch):
-                found[name] = least_seconds(
-                    lambda f=form: conv(
-                        *f, stride=case["stride"], padding=pad, groups=case["groups"]
-                    ),
-                    SECONDS,
-                )
+    found: dict[str, Callable[[], object]] = {}
+    if "b" in case:
+        a, b = array(case["b"], case["m"], case["k"]), array(case["b"], case["n"], case["k"])
+        found["torch"] = lambda: torch.matmul(a, b.transpose(1, 2))
+    elif case["group"] == "bf16":
+        a, b = (array(*s).bfloat16() for s in operand_shapes(case))
+        found["torch.mm"] = lambda: torch.mm(a, b)
+    elif case["name"].startswith("uint8"):
+        # Torch's product of these types comes with scales: its quantized linear.
+        a, b = (array(*s) for s in operand_shapes(case))
+        x = torch.quantize_per_tensor(a, 0.01, 0, torch.quint8)
+        w = torch.quantize_per_tensor(b.T.contiguous(), 0.01, 0, torch.qint8)
+        packed = torch.ops.quantized.linear_prepack(w, None)
+        linear = torch.ops.quantized.linear
+        found["quantized linear"] = lambda: linear(x, packed, 0.1, 0)
+    elif case["group"] == "int8":
+        a, b = ((array(*s) * 100).to(torch.int8) for s in operand_shapes(case))
+        found["torch._int_mm"] = lambda: torch._int_mm(a, b)
+    elif "m" in case:
+        a, b = (array(*s) for s in operand_shapes(case))
+        w = b.T.contiguous()
+        found["torch.mm"] = lambda: torch.mm(a, b)
+        found["linear"] = lambda: torch.nn.functional.linear(a, w)
+        x, y = a.numpy(), b.numpy()
+        out = np.empty((case["m"], case["n"]), "float32")
+        found["numpy"] = lambda: np.matmul(x, y, out=out)
+    elif case["group"] == "transposed":
+        x, w = array(1, case["c"], *case["size"]), array(case["c"], case["o"], 2, 2)
+        for name, form in layouts(x, w, torch):
+            found[name] = lambda f=form: torch.nn.functional.conv_transpose2d(*f, stride=2)
+    else:
+        rank = len(case["size"])
+        conv = getattr(torch.nn.functional, f"conv{rank}d")
+        x = array(1, case["c"], *case["size"])
+        w = array(case["o"], case["c"] // case["groups"], *case["window"])
+        pad = [k // 2 for k in case["window"]]
+        for name, form in layouts(x, w, torch):
+            found[name] = lambda f=form: conv(
+                *f, stride=case["stride"], padding=pad, groups=case["groups"]
+            )
     return found
 
 
@@ -171,8 +171,11 @@ def serve(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    for line in sys.stdin:
-        print(json.dumps(peer_seconds(json.loads(line))), flush=True)
+    with torch.inference_mode():
+        for line in sys.stdin:
+            calls = peer_calls(line)
+            found = {name: least_seconds(call, SECONDS) for name, call in calls.items()}
+            print(json.dumps(found), flush=True)
 
 
 # ---- ours
@@ -258,6 +261,16 @@ def ours(case: dict[str, Any], threads: int) -> Callable[[], dict[str, float]]:
     return lambda: {"ours": least_seconds(lambda: main(*tensors), SECONDS)}
 
 
+# ---- the limit of the machine
+
+
+def peak(threads: int) -> tuple[Callable[[], object], float]:
+    """The program of multiply-adds that is the fastest here, and its operations."""
+    from relaxvm.cli.limits import multiply_adds
+
+    return max(multiply_adds(threads, "llvm"), key=lambda p: p[1] / least_seconds(p[0], SECONDS))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
@@ -273,6 +286,7 @@ def main() -> None:
     command = [args.peer_python, __file__, "--serve", "--threads", str(args.threads)]
     ratios: dict[str, list[float]] = {}
     threads = {name: str(args.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    multiply_adds, operations = peak(args.threads)
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -289,16 +303,29 @@ def main() -> None:
                 print(json.dumps(case), file=peer.stdin, flush=True)
                 return json.loads(peer.stdout.readline())
 
-            found, theirs = in_turns(ours(case, args.threads), of_peer)
-            mine = found["ours"]
+            our_side = ours(case, args.threads)
+            window = our_side()["ours"]
+
+            def of_peak(window: float = window) -> dict[str, float]:
+                return {"s": least_mean_seconds(multiply_adds, window, SECONDS)}
+
+            found, theirs, limit = in_turns(our_side, of_peer, of_peak)
+            mine, most = found["ours"], operations / limit["s"]
             best = min(theirs, key=theirs.get)
             ratio = theirs[best] / mine
             ratios.setdefault(case["group"], []).append(ratio)
-            speed = {"us": mine * 1e6, "gflops": flops(case) / mine * 1e-9, "ratio": ratio}
+            rate = flops(case) / mine
+            speed = {
+                "us": mine * 1e6,
+                "gflops": rate * 1e-9,
+                "of_peak": rate / most,
+                "ratio": ratio,
+            }
             figures.append({"group": case["group"], "name": case["name"], **speed})
             print(
                 f"{case['group'] + ' ' + case['name']:52} {mine * 1e6:10.1f} us "
-                f"{flops(case) / mine * 1e-9:7.1f} GFLOP/s  {best} {theirs[best] * 1e6:10.1f} us  ratio {ratio:.2f}",
+                f"{rate * 1e-9:7.1f} GFLOP/s {rate / most:6.1%} of peak  "
+                f"{best} {theirs[best] * 1e6:10.1f} us  ratio {ratio:.2f}",
                 flush=True,
             )
     for group, values in ratios.items():

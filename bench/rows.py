@@ -6,14 +6,15 @@
 PYTHON is an interpreter that has torch; torch runs in a process of its own, in the same run.  Bandwidth is that of
 programs which do nothing but move memory, measured in the same run: reading, writing past the caches, copying past the
 caches.  A kernel that reads R bytes and writes W has two limits, R over what can be read and R + W over what can be
-copied; the share is that of the one which takes longer.  All sides are measured in turns, several for each figure;
-figures are least times.
+copied; the share is that of the one which takes longer.  All sides are measured in turns, several for each figure, the
+limits in turns with each kernel; figures are least times.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -184,15 +185,18 @@ def serve(threads: int) -> int:
     import torch
 
     torch.set_num_threads(threads)
+
+    @functools.lru_cache(maxsize=1)  # the turns of a kernel follow each other
+    def run_of(place: int) -> Callable[[], object]:
+        kernel = KERNELS[place]
+        values = dict(zip("xyz", map(torch.from_numpy, inputs(kernel)), strict=False))
+        names = {"torch": torch, "f": torch.nn.functional, **values}
+        return eval(f"lambda: {kernel.torch}", names)
+
     with torch.inference_mode():
         for line in sys.stdin:
             place, budget = json.loads(line)
-            kernel = KERNELS[place]
-            values = dict(zip("xyz", map(torch.from_numpy, inputs(kernel)), strict=False))
-            names = {"torch": torch, "f": torch.nn.functional, **values}
-            run = eval(f"lambda: {kernel.torch}", names)
-            print(least_seconds(run, budget, ROUNDS), flush=True)
-            del values, names, run
+            print(least_seconds(run_of(place), budget, ROUNDS), flush=True)
     return 0
 
 
@@ -315,29 +319,25 @@ def limits(threads: int, budget: float) -> Callable[[], dict[str, float]]:
 
 
 def memory_figures(kernels: list[Kernel], threads: int, budget: float) -> list[dict[str, Any]]:
-    seconds: dict[str, float] = {}
-    moving = limits(threads, budget)
-    least: dict[str, float] = {}
-    for kernel in kernels:
-        of_kernel, of_limits = in_turns(ours(kernel, threads, budget), moving)
-        seconds |= of_kernel
-        least = {name: min(s, least.get(name, s)) for name, s in of_limits.items()}
-    num_bytes = 4.0 * ELEMENTS
-    limit = Limits(
-        num_bytes / least["read"], num_bytes / least["write"], 2 * num_bytes / least["copy"]
-    )
     print(
-        f"\n{threads} thread(s), {LARGE[0]} x {LARGE[1]} float32; this machine reads "
-        f"{limit.read * 1e-9:.1f} GB/s, writes {limit.write * 1e-9:.1f}, copies {limit.copy * 1e-9:.1f}"
+        f"\n{threads} thread(s), {LARGE[0]} x {LARGE[1]} float32; the machine's GB/s in the same minute"
     )
+    num_bytes = 4.0 * ELEMENTS
+    moving = limits(threads, budget)
     figures = []
     for kernel in kernels:
-        read, written = (4.0 * ELEMENTS * part for part in kernel.moved)
-        share = limit.least_seconds(read, written) / seconds[kernel.name]
-        rate = (read + written) / seconds[kernel.name] * 1e-9
+        of_kernel, least = in_turns(ours(kernel, threads, budget), moving)
+        seconds = of_kernel[kernel.name]
+        limit = Limits(
+            num_bytes / least["read"], num_bytes / least["write"], 2 * num_bytes / least["copy"]
+        )
+        read, written = (num_bytes * part for part in kernel.moved)
+        share = limit.least_seconds(read, written) / seconds
+        rate = (read + written) / seconds * 1e-9
         verdict = "met" if share >= ASKED_OF_BANDWIDTH else "MISSED"
         print(
-            f"{kernel.name:12s} {rate:6.1f} GB/s {share:7.1%}  asked {ASKED_OF_BANDWIDTH:.0%}  {verdict}",
+            f"{kernel.name:12s} {rate:6.1f} GB/s {share:7.1%}  asked {ASKED_OF_BANDWIDTH:.0%}  {verdict:6}"
+            f"  reads {limit.read * 1e-9:.1f}, writes {limit.write * 1e-9:.1f}, copies {limit.copy * 1e-9:.1f}",
             flush=True,
         )
         name = f"{kernel.name} of 128 MiB, {threads} thread(s)"

@@ -105,23 +105,35 @@ def measure(threads: int, target: str, products: Iterable[str] = ()) -> Limits:
     """Runs for about two seconds; compiles four small programs, and one for each dtype of `products`."""
     from ..script import from_source
 
-    flops = 0.0
+    flops = max(
+        count / least_seconds(run, _SECONDS) for run, count in multiply_adds(threads, target)
+    )
+    width = _TRAFFIC_BYTES // 4 // threads // 64 * 64
+    data = np.ones((threads, width), "float32")
+    run = _program(
+        from_source(_TRAFFIC.format(threads=threads, width=width)), data, threads, target
+    )
+    return Limits(
+        threads,
+        flops / 1e9,
+        data.nbytes / least_seconds(run, _SECONDS) / 1e9,
+        {dtype: _product_gflop_per_s(dtype, threads, target) for dtype in products},
+    )
+
+
+def multiply_adds(threads: int, target: str) -> list[tuple[Callable[[], Any], float]]:
+    """Programs that do nothing but float32 multiply-adds, about 0.1 ms each, and the operations of a call: the one of
+    most operations a second, on this machine, runs at its peak."""
+    from ..script import from_source
+
+    programs = []
     for lanes, chains in _SHAPES:
         width = lanes * chains
         text = _PEAK.format(threads=threads, width=width, lanes=lanes, chains=chains, steps=_STEPS)
         data = np.full((threads, width), 0.5, "float32")
-        seconds = _least_seconds(from_source(text), data, threads, target)
-        flops = max(flops, 2 * width * _STEPS * threads / seconds)
-    width = _TRAFFIC_BYTES // 4 // threads // 64 * 64
-    data = np.ones((threads, width), "float32")
-    text = _TRAFFIC.format(threads=threads, width=width)
-    seconds = _least_seconds(from_source(text), data, threads, target)
-    return Limits(
-        threads,
-        flops / 1e9,
-        data.nbytes / seconds / 1e9,
-        {dtype: _product_gflop_per_s(dtype, threads, target) for dtype in products},
-    )
+        run = _program(from_source(text), data, threads, target)
+        programs.append((run, 2.0 * width * _STEPS * threads))
+    return programs
 
 
 def _product_gflop_per_s(dtype: str, threads: int, target: str) -> float:
@@ -135,11 +147,11 @@ def _product_gflop_per_s(dtype: str, threads: int, target: str) -> float:
     with builder.function("main", [x]):
         product = op.matmul(x, const(np.ones((terms, columns), right)), out_dtype=sums)
         builder.emit_func_output(builder.emit(product))
-    seconds = _least_seconds(builder.finalize(), data, threads, target)
-    return 2 * data.size * columns / seconds / 1e9
+    run = _program(builder.finalize(), data, threads, target)
+    return 2 * data.size * columns / least_seconds(run, _SECONDS) / 1e9
 
 
-def _least_seconds(module: Any, data: np.ndarray, threads: int, target: str) -> float:
+def _program(module: Any, data: np.ndarray, threads: int, target: str) -> Callable[[], Any]:
     from .. import compile as compile_module
     from .._session.build import apply_threads
     from ..runtime import VirtualMachine, cpu, tensor
@@ -147,7 +159,7 @@ def _least_seconds(module: Any, data: np.ndarray, threads: int, target: str) -> 
     vm = VirtualMachine(compile_module(module, target=target), cpu())
     apply_threads(vm, threads)
     function, argument = vm["main"], tensor(data)
-    return least_seconds(lambda: function(argument), _SECONDS)
+    return lambda: function(argument)
 
 
 def least_seconds(run: Callable[[], Any], budget_s: float, rounds: int = 3) -> float:
