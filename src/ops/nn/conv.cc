@@ -88,6 +88,8 @@ constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not know
 constexpr int64_t kFewProducts = 600;  // of an element
 constexpr int64_t kShortRow = 28;      // windows
 constexpr int64_t kShortRowOfGroups = 14;
+// So few filters take less time than the copy does.
+constexpr int64_t kFewFilters = 4, kFewElements = 5;  // of the kernel, along an axis
 // Of more elements along an axis, rows have too many ranges (schedule/cpu/contraction/cut_rows.cc).
 constexpr int64_t kMostGuardedTaps = 16;
 
@@ -148,7 +150,7 @@ Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const
 bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layout& kernel,
                 const ComputeArgs& in) {
   const std::string spatial = SpatialLetters(num_spatial);
-  int64_t steps = 1, taps = 1, longest = 0;
+  int64_t steps = 1, taps = 1, most_taps = 1, longest = 0;
   bool is_known = true;
   for (size_t s = 0; s < num_spatial; ++s) {
     const auto windows = ir::AsInt(out.Extent(in.OutShape(), spatial[s]));
@@ -158,10 +160,12 @@ bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layo
     const auto of_axis = ir::AsInt(kernel.Extent(in[1]->shape, spatial[s]));
     if (of_axis.value_or(kFewProducts) > kMostGuardedTaps) return false;
     taps *= *of_axis;
+    most_taps = std::max(most_taps, *of_axis);
   }
-  // Narrower elements are copied in less time, and what multiplies them takes rows of one length.
-  if ((steps == 1 && a.groups == 1) || SizeInBytes(in[0].dtype()) < 4) return false;
   const int64_t filters = ir::AsInt(kernel.Extent(in[1]->shape, 'O')).value_or(kFewProducts);
+  const bool are_few = num_spatial > 1 && filters <= kFewFilters && most_taps <= kFewElements;
+  // Narrower elements are copied in less time, and what multiplies them takes rows of one length.
+  if ((steps == 1 && a.groups == 1 && !are_few) || SizeInBytes(in[0].dtype()) < 4) return false;
   return is_known ? longest >= (a.groups > 1 ? kShortRowOfGroups : kShortRow)
                   : filters / a.groups * taps / steps <= kFewProducts;
 }

@@ -411,23 +411,7 @@ class NestEmitter {
       if (has_rest) body.push_back(add(i, done, axis.extent));
     }
     seq.push_back(Loops(Without(stage_.reduce, index), SeqStmt::Flatten(body)));
-    auto part = [&](int64_t i) { return ir::RampExpr(Expr(i * lanes_), 1, lanes_); };
-    for (int64_t step = 1; step < lanes_; step *= 2) {
-      ffi::Array<int64_t> low, high;
-      for (int64_t l = 0; l < lanes_; ++l) {
-        low.push_back((l & step) != 0 ? lanes_ + l - step : l);
-        high.push_back((l & step) != 0 ? lanes_ + l : l + step);
-      }
-      Buffer next = Accumulators(stage_, lanes_ * lanes_);
-      seq.push_back(tir::AllocBuffer(next));
-      for (int64_t i = 0; i < lanes_; i += 2 * step) {
-        const ffi::Array<Expr> both = {acc.Load({part(i)}), acc.Load({part(i + step)})};
-        seq.push_back(BufferStore(
-            next, Apply(stage_.combine, ir::ShuffleExpr(both, low), ir::ShuffleExpr(both, high)),
-            {part(i)}));
-      }
-      acc = next;
-    }
+    acc = AddUpRegisters(acc, lanes_, stage_.combine, &seq);
     Var lane("lane", Int(64));
     ffi::Map<Var, Expr> map;
     map.Set(many, first + lane);
@@ -491,6 +475,27 @@ class NestEmitter {
 
 Buffer Accumulators(const Stage& stage, int64_t count) {
   return Buffer("acc", {Expr(count)}, stage.value.dtype(), "local");
+}
+
+Buffer AddUpRegisters(Buffer acc, int64_t lanes, Combine combine, ffi::Array<Stmt>* seq) {
+  auto part = [&](int64_t i) { return ir::RampExpr(Expr(i * lanes), 1, lanes); };
+  for (int64_t step = 1; step < lanes; step *= 2) {
+    ffi::Array<int64_t> low, high;
+    for (int64_t l = 0; l < lanes; ++l) {
+      low.push_back((l & step) != 0 ? lanes + l - step : l);
+      high.push_back((l & step) != 0 ? lanes + l : l + step);
+    }
+    Buffer next("acc", acc.shape(), acc.elem_dtype(), "local");
+    seq->push_back(tir::AllocBuffer(next));
+    for (int64_t i = 0; i < lanes; i += 2 * step) {
+      const ffi::Array<Expr> both = {acc.Load({part(i)}), acc.Load({part(i + step)})};
+      seq->push_back(
+          BufferStore(next, Apply(combine, ir::ShuffleExpr(both, low), ir::ShuffleExpr(both, high)),
+                      {part(i)}));
+    }
+    acc = next;
+  }
+  return acc;
 }
 
 Stmt ElementwiseVector(const Stage& elementwise, const Expr& base, const Expr& limit,

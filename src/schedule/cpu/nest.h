@@ -38,6 +38,11 @@ int64_t LanesAlong(const Axis& axis, int64_t lanes);
 // Registers for `count` elements of what the stage computes.
 Buffer Accumulators(const Stage& stage, int64_t count);
 
+// Combines the lanes of each of the `lanes` registers in `acc`: lane i of what it returns is that
+// of register i.  They go in pairs, and the two halves of a register are from there on of two
+// results.
+Buffer AddUpRegisters(Buffer acc, int64_t lanes, Combine combine, ffi::Array<Stmt>* seq);
+
 // The vector of an elementwise stage from `base` on; lanes at or above `limit` (null: none) are
 // left out.
 Stmt ElementwiseVector(const Stage& elementwise, const Expr& base, const Expr& limit,

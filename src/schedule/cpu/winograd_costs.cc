@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "schedule/cpu/context.h"
+#include "schedule/cpu/contraction/contraction.h"
 #include "schedule/cpu/convolution.h"
 #include "schedule/cpu/winograd.h"
 
@@ -128,6 +129,18 @@ double StepsOfPixel(const Convolution& c, const WinogradForm& form, int64_t lane
   return steps * (c.channels > kQuarter ? kProductAndFarPick : kProductAndPick);
 }
 
+// A pixel of few filters computed directly, with vectors along the sum, and the padded copy of its
+// data, if there is one; more than tiles take where that form is none.
+double CostOfFewFilters(const Convolution& c, int64_t lanes, double otherwise) {
+  constexpr double kCopy = 12;  // of a vector
+  if (c.groups > 1 || c.dilation > 1 || c.neighbours > 1 || !AreFewColumns(c.filters, lanes))
+    return otherwise;
+  const int64_t of_row = (3 * c.channels + lanes - 1) / lanes;
+  const double copy =
+      c.is_padded ? static_cast<double>(c.channels) / static_cast<double>(lanes) * kCopy : 0;
+  return std::min(otherwise, CostOfFewColumns(3 * c.layers * of_row, c.filters) + copy);
+}
+
 // Of a convolution of floats, in cycles of one multiply-add of vectors; measured shares.
 struct Costs {
   double direct = 0, tiles = 0;
@@ -160,8 +173,9 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   costs.bytes = bytes * static_cast<double>(form.groups);
   costs.fits = FitsCache(costs.bytes, machine);
   const double steps = StepsOfPixel(c, form, lanes) * share / static_cast<double>(c.neighbours);
-  costs.direct = Beside(images * static_cast<double>(height * across) * CostOfPixel(steps, out),
-                        9 * of_point / from_memory);
+  const double of_pixel = CostOfFewFilters(c, lanes, CostOfPixel(steps, out));
+  costs.direct =
+      Beside(images * static_cast<double>(height * across) * of_pixel, 9 * of_point / from_memory);
   const double blocks = std::ceil(
       tiles / static_cast<double>(c.has_depth ? form.NearTiles(machine) : form.MostTiles(machine)));
   // Where the kernel is deep some layers are transformed for two blocks.

@@ -529,7 +529,8 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
 
 Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* analyzer) {
   std::optional<Contraction> c = ReadContraction(stage, machine, analyzer);
-  if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty())
+  if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty() ||
+      HasFewColumns(*c, machine, analyzer))
     return Expr();
   const auto all = c->AllAxes();
   auto a = LinearOffset::Of(c->LoadOf(c->a)->indices[0], all);
@@ -552,6 +553,7 @@ std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,
   std::optional<Contraction> contraction = ReadContraction(stage, machine, analyzer);
   if (!contraction.has_value()) return std::nullopt;
   if (auto one_row = EmitOneRow(*contraction, machine, analyzer)) return one_row;
+  if (auto few = EmitFewColumns(*contraction, machine, analyzer)) return few;
   const int64_t lanes = machine.Lanes(std::max<int64_t>(SizeInBytes(contraction->acc), 1));
   const bool is_known = ir::AsInt(contraction->row.extent).has_value();
   if (!is_known && !contraction->other_row.has_value() && HasPanelsToTake(*contraction, lanes)) {

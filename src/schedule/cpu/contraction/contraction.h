@@ -228,6 +228,23 @@ Stmt OverGuarded(const Contraction& c, const std::vector<Axis>& outer, const Stm
 std::optional<Stmt> EmitOneRow(const Contraction& c, const Machine& machine,
                                arith::Analyzer* analyzer);
 
+// A right side of few columns, with vectors along the sum: parallel by itself.  Absent when the
+// contraction has another form, or tiles are as fast.
+std::optional<Stmt> EmitFewColumns(const Contraction& c, const Machine& machine,
+                                   arith::Analyzer* analyzer);
+bool HasFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer);
+// Do so many columns leave half of a vector empty?
+inline bool AreFewColumns(int64_t columns, int64_t lanes) {
+  return lanes >= 4 && columns >= 1 && columns * 2 <= lanes;
+}
+// Of a row whose sum takes so many vectors: products of vectors, reading the row, adding up the
+// lanes of the sums, storing them.  In the time of a product.
+inline double CostOfFewColumns(int64_t vectors, int64_t columns) {
+  constexpr double kAddingUp = 3, kStoring = 4;
+  return static_cast<double>(vectors * (columns + 1)) + static_cast<double>(columns) * kAddingUp +
+         kStoring;
+}
+
 // Copies B to panels of `width` columns in a temporary and makes `c` read them there.
 struct PackedB {
   Buffer buffer;
