@@ -53,6 +53,28 @@ bool HasPanelsToTake(const Contraction& c, int64_t lanes) {
          ir::AsInt(c.outer_b.back().extent).value_or(1) > 1;
 }
 
+Stmt EmitTiles(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer) {
+  const int64_t lanes = machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1));
+  const bool is_known = ir::AsInt(c.row.extent).has_value();
+  if (!is_known && !c.other_row.has_value() && HasPanelsToTake(c, lanes)) {
+    Contraction one = c, several = c;
+    one.row.extent = 1;
+    several.fewest_rows = 2;
+    return tir::IfThenElse(ir::Equal(c.row.extent, 1),
+                           ContractionEmitter(one, machine, analyzer).Run(),
+                           ContractionEmitter(several, machine, analyzer).Run());
+  }
+  const Stmt stmt = ContractionEmitter(c, machine, analyzer).Run();
+  if (!c.other_row.has_value()) return stmt;
+  Contraction turned = c;
+  turned.row = *c.other_row;
+  for (Axis& axis : turned.outer_a) {
+    if (axis.var.same_as(turned.row.var)) axis = c.row;
+  }
+  return tir::IfThenElse(ir::LessEqual(turned.row.extent, c.row.extent), stmt,
+                         ContractionEmitter(turned, machine, analyzer).Run());
+}
+
 }  // namespace
 
 Stmt ContractionEmitter::Run() {
@@ -529,8 +551,7 @@ Stmt ContractionEmitter::Pass(const Contraction& c, TilePart part, const Expr& f
 
 Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* analyzer) {
   std::optional<Contraction> c = ReadContraction(stage, machine, analyzer);
-  if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty() ||
-      HasFewColumns(*c, machine, analyzer))
+  if (!c.has_value() || c->panel_width > 0 || c->group > 1 || c->stage.reduce.empty())
     return Expr();
   const auto all = c->AllAxes();
   auto a = LinearOffset::Of(c->LoadOf(c->a)->indices[0], all);
@@ -540,7 +561,10 @@ Expr BetterAsDots(const Stage& stage, const Machine& machine, arith::Analyzer* a
   // A vector of one column is mostly empty.
   if (ir::IsIntValue(c->vector.extent, 1)) {
     const int64_t depth = ir::AsInt(c->stage.reduce.back().extent).value_or(kShortestDots);
-    return depth < kShortestDots ? Expr() : Expr(1);
+    if (depth < kShortestDots) return Expr();
+    const Expr few = WhenFewColumns(*c, machine, analyzer);
+    if (!few.defined()) return Expr(1);
+    return ir::IsIntValue(few, 1) ? Expr() : Expr(ir::Not(few));
   }
   if (ir::IsIntValue(b->Coeff(c->vector.var), 1)) return Expr();
   const Expr rows = c->row.extent * NumPoints(c->outer_a);
@@ -553,26 +577,12 @@ std::optional<Stmt> EmitContraction(const Stage& stage, const Machine& machine,
   std::optional<Contraction> contraction = ReadContraction(stage, machine, analyzer);
   if (!contraction.has_value()) return std::nullopt;
   if (auto one_row = EmitOneRow(*contraction, machine, analyzer)) return one_row;
-  if (auto few = EmitFewColumns(*contraction, machine, analyzer)) return few;
-  const int64_t lanes = machine.Lanes(std::max<int64_t>(SizeInBytes(contraction->acc), 1));
-  const bool is_known = ir::AsInt(contraction->row.extent).has_value();
-  if (!is_known && !contraction->other_row.has_value() && HasPanelsToTake(*contraction, lanes)) {
-    Contraction one = *contraction, several = *contraction;
-    one.row.extent = 1;
-    several.fewest_rows = 2;
-    return tir::IfThenElse(ir::Equal(contraction->row.extent, 1),
-                           ContractionEmitter(one, machine, analyzer).Run(),
-                           ContractionEmitter(several, machine, analyzer).Run());
+  const FewColumns few = EmitFewColumns(*contraction, machine, analyzer);
+  if (few.when.defined()) {
+    if (ir::IsIntValue(few.when, 1)) return few.body;
+    return tir::IfThenElse(few.when, few.body, EmitTiles(*contraction, machine, analyzer));
   }
-  const Stmt stmt = ContractionEmitter(*contraction, machine, analyzer).Run();
-  if (!contraction->other_row.has_value()) return stmt;
-  Contraction turned = *contraction;
-  turned.row = *contraction->other_row;
-  for (Axis& axis : turned.outer_a) {
-    if (axis.var.same_as(turned.row.var)) axis = contraction->row;
-  }
-  return tir::IfThenElse(ir::LessEqual(turned.row.extent, contraction->row.extent), stmt,
-                         ContractionEmitter(turned, machine, analyzer).Run());
+  return EmitTiles(*contraction, machine, analyzer);
 }
 
 }  // namespace relaxvm::schedule::cpu

@@ -228,11 +228,14 @@ Stmt OverGuarded(const Contraction& c, const std::vector<Axis>& outer, const Stm
 std::optional<Stmt> EmitOneRow(const Contraction& c, const Machine& machine,
                                arith::Analyzer* analyzer);
 
-// A right side of few columns, with vectors along the sum: parallel by itself.  Absent when the
-// contraction has another form, or tiles are as fast.
-std::optional<Stmt> EmitFewColumns(const Contraction& c, const Machine& machine,
-                                   arith::Analyzer* analyzer);
-bool HasFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer);
+// A right side of few columns, with vectors along the sum: parallel by itself, and the condition (a
+// constant when it is known) under which that is faster.  Both null: it has another form, or never.
+struct FewColumns {
+  Expr when;
+  Stmt body;
+};
+FewColumns EmitFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer);
+Expr WhenFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer);
 // Do so many columns leave half of a vector empty?
 inline bool AreFewColumns(int64_t columns, int64_t lanes) {
   return lanes >= 4 && columns >= 1 && columns * 2 <= lanes;

@@ -18,6 +18,7 @@ using tir::SeqStmt;
 
 constexpr int64_t kWorkPerTask = 24576;    // multiply-adds of vectors
 constexpr int64_t kMostWords = 128 << 10;  // of the copy
+constexpr int64_t kRowsWorthCopy = 32;
 
 class FewColumnsEmitter {
  public:
@@ -27,9 +28,16 @@ class FewColumnsEmitter {
         analyzer_(analyzer),
         lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))) {}
 
-  bool IsWorthIt() {
-    if (!HasForm()) return false;
-    return CostOfFewColumns(NumVectors(), columns_) < static_cast<double>(depth_ * NumOuter());
+  // Null: never.
+  Expr WhenFaster() {
+    if (!HasForm() ||
+        CostOfFewColumns(NumVectors(), columns_) >= static_cast<double>(depth_ * NumOuter()))
+      return Expr();
+    // A picture has enough windows.
+    if (c_.walks_windows && !ir::AsInt(c_.row.extent).has_value()) return Expr(1);
+    const Expr rows = c_.row.extent * NumPoints(c_.outer_a);
+    const Expr enough = analyzer_->Simplify(ir::GreaterEqual(rows, kRowsWorthCopy));
+    return ir::IsIntValue(enough, 0) ? Expr() : enough;
   }
 
   Stmt Run() {
@@ -280,15 +288,14 @@ class FewColumnsEmitter {
 
 }  // namespace
 
-bool HasFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer) {
-  return FewColumnsEmitter(c, machine, analyzer).IsWorthIt();
+FewColumns EmitFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer) {
+  FewColumnsEmitter emitter(c, machine, analyzer);
+  const Expr when = emitter.WhenFaster();
+  return {when, when.defined() ? emitter.Run() : Stmt()};
 }
 
-std::optional<Stmt> EmitFewColumns(const Contraction& c, const Machine& machine,
-                                   arith::Analyzer* analyzer) {
-  FewColumnsEmitter emitter(c, machine, analyzer);
-  if (!emitter.IsWorthIt()) return std::nullopt;
-  return emitter.Run();
+Expr WhenFewColumns(const Contraction& c, const Machine& machine, arith::Analyzer* analyzer) {
+  return FewColumnsEmitter(c, machine, analyzer).WhenFaster();
 }
 
 }  // namespace relaxvm::schedule::cpu
