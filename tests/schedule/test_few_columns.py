@@ -123,6 +123,23 @@ def test_nothing_is_padded_where_the_kernel_is_small(case: tuple[int, ...]) -> N
     assert ("pad" in text) == (kernel > 5)
 
 
+def test_phases_of_a_transposed_convolution_are_few_columns() -> None:
+    w, x = random("float32", 2, 2, 64, 1), random("float32", 2, 9, 13, 64)
+    data = relax.Var("x", relax.TensorType(x.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            y = op.nn.conv2d_transpose(
+                data, relax.const(w), strides=2, data_layout="NHWC", kernel_layout="HWIO"
+            )
+            result = builder.emit_output(builder.emit(y))
+        builder.emit_func_output(result)
+    module = builder.finalize()
+    assert "columns" in relaxvm.compile(module, stop_after="scheduled").script()
+    want = np.einsum("nhwc,ijco->nhiwjo", x.astype("float64"), w.astype("float64"))
+    check(module, "llvm", x, want.reshape(2, 18, 26, 1))
+
+
 def test_wider_right_sides_and_short_sums_keep_their_tiles() -> None:
     for depth, columns in ((64, 9), (8, 4)):
         text = relaxvm.compile(

@@ -58,7 +58,8 @@ bool FitsBytes(const Convolution& c) {
 
 // In the time of a multiply-add of vectors; `steps` are those of a pixel's sum, `in` and `out` are
 // vectors of channels and of filters.
-double CostOfPixel(double steps, double out) { return steps * out + 6; }
+constexpr double kStoringPixel = 6;
+double CostOfPixel(double steps, double out) { return steps * out + kStoringPixel; }
 // Of one vector of a tile's input, and of its output: the transforms move the points' vectors in
 // and out.  3 cycles of the product's tiles are lost for each register.
 struct TileCosts {
@@ -138,7 +139,8 @@ double CostOfFewFilters(const Convolution& c, int64_t lanes, double otherwise) {
   const int64_t of_row = (3 * c.channels + lanes - 1) / lanes;
   const double copy =
       c.is_padded ? static_cast<double>(c.channels) / static_cast<double>(lanes) * kCopy : 0;
-  return std::min(otherwise, CostOfFewColumns(3 * c.layers * of_row, c.filters) + copy);
+  return std::min(otherwise,
+                  CostOfFewColumns(3 * c.layers * of_row, c.filters) + copy + kStoringPixel);
 }
 
 // Of a convolution of floats, in cycles of one multiply-add of vectors; measured shares.

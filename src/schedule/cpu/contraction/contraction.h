@@ -241,11 +241,10 @@ inline bool AreFewColumns(int64_t columns, int64_t lanes) {
   return lanes >= 4 && columns >= 1 && columns * 2 <= lanes;
 }
 // Of a row whose sum takes so many vectors: products of vectors, reading the row, adding up the
-// lanes of the sums, storing them.  In the time of a product.
+// lanes of the sums.  In the time of a product.
 inline double CostOfFewColumns(int64_t vectors, int64_t columns) {
-  constexpr double kAddingUp = 3, kStoring = 4;
-  return static_cast<double>(vectors * (columns + 1)) + static_cast<double>(columns) * kAddingUp +
-         kStoring;
+  constexpr double kAddingUp = 3;
+  return static_cast<double>(vectors * (columns + 1)) + static_cast<double>(columns) * kAddingUp;
 }
 
 // Copies B to panels of `width` columns in a temporary and makes `c` read them there.

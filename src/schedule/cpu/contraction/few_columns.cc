@@ -26,7 +26,10 @@ class FewColumnsEmitter {
       : c_(c),
         machine_(machine),
         analyzer_(analyzer),
-        lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))) {}
+        lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))) {
+    std::stable_partition(c_.stage.reduce.begin(), c_.stage.reduce.end(),
+                          [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+  }
 
   // Null: never.
   Expr WhenFaster() {
