@@ -19,24 +19,6 @@ def least_seconds(run: Callable[[], object], budget: float, rounds: int = 1) -> 
     return least
 
 
-def least_mean_seconds(run: Callable[[], object], window: float, budget: float) -> float:
-    """The least mean time of the calls in a window of about `window` seconds, of the windows in `budget` seconds.
-
-    For a limit of the machine that is to stand beside something slow: a busy machine is fastest for a moment, and what
-    takes many milliseconds never has such a moment alone.
-    """
-    run()
-    least, end = float("inf"), time.perf_counter() + budget
-    while True:
-        calls, start = 0, time.perf_counter()
-        while (now := time.perf_counter()) < start + window or not calls:
-            run()
-            calls += 1
-        least = min(least, (now - start) / calls)
-        if now >= end:
-            return least
-
-
 TURNS = 8
 _SLOW_S = 2.0
 

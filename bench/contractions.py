@@ -4,7 +4,7 @@
 ./dev bench contractions [--threads 1] [--only rows] [--peer-python PYTHON]
 torch runs in a process of its own, under PYTHON (default: this one).  Both sides are measured in turns,
 several for each case; a figure is the least time of many calls.  A ratio above 1 says that we are faster.  The peak is
-that of nothing but multiply-adds, in turns with each case and over windows as long as one call of ours.
+that of nothing but multiply-adds, in turns with each case, in calls as long as ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from _clock import TURNS, in_turns, least_mean_seconds, least_seconds
+from _clock import TURNS, in_turns, least_seconds
 
 SECONDS = 0.24 / TURNS  # of measuring, for each figure in each turn
 
@@ -264,11 +264,19 @@ def ours(case: dict[str, Any], threads: int) -> Callable[[], dict[str, float]]:
 # ---- the limit of the machine
 
 
-def peak(threads: int) -> tuple[Callable[[], object], float]:
-    """The program of multiply-adds that is the fastest here, and its operations."""
+def peak(threads: int, window: float) -> Callable[[], dict[str, float]]:
+    """Seconds of one operation of nothing but multiply-adds, in calls of about `window` seconds: a busy machine is
+    fastest for a moment, and what takes many milliseconds never has such a moment alone."""
     from relaxvm.cli.limits import multiply_adds
 
-    return max(multiply_adds(threads, "llvm"), key=lambda p: p[1] / least_seconds(p[0], SECONDS))
+    def of_operation(program: tuple[Callable[[], object], float]) -> float:
+        return least_seconds(program[0], SECONDS) / program[1]
+
+    once = multiply_adds(threads, "llvm")
+    fastest = min(range(len(once)), key=lambda i: of_operation(once[i]))
+    rounds = max(1, round(window / of_operation(once[fastest]) / once[fastest][1]))
+    whole = multiply_adds(threads, "llvm", rounds)[fastest]
+    return lambda: {"of_operation": of_operation(whole)}
 
 
 def main() -> None:
@@ -286,7 +294,6 @@ def main() -> None:
     command = [args.peer_python, __file__, "--serve", "--threads", str(args.threads)]
     ratios: dict[str, list[float]] = {}
     threads = {name: str(args.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
-    multiply_adds, operations = peak(args.threads)
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -304,13 +311,9 @@ def main() -> None:
                 return json.loads(peer.stdout.readline())
 
             our_side = ours(case, args.threads)
-            window = our_side()["ours"]
-
-            def of_peak(window: float = window) -> dict[str, float]:
-                return {"s": least_mean_seconds(multiply_adds, window, SECONDS)}
-
+            of_peak = peak(args.threads, our_side()["ours"])
             found, theirs, limit = in_turns(our_side, of_peer, of_peak)
-            mine, most = found["ours"], operations / limit["s"]
+            mine, most = found["ours"], 1 / limit["of_operation"]
             best = min(theirs, key=theirs.get)
             ratio = theirs[best] / mine
             ratios.setdefault(case["group"], []).append(ratio)

@@ -30,8 +30,8 @@ _PEAK = """
 @I.ir_module
 class Module:
     @T.prim_func
-    def kernel(x: T.Buffer(({threads}, {width}), "float32"), y: T.Buffer(({threads}, {width}), "float32")):
-        for t in T.parallel({threads}):
+    def kernel(x: T.Buffer(({tasks}, {width}), "float32"), y: T.Buffer(({tasks}, {width}), "float32")):
+        for t in T.parallel({tasks}):
             acc = T.alloc_buffer(({width},), "float32", scope="local")
             for i in T.unroll({chains}):
                 for v in T.vectorized({lanes}):
@@ -47,8 +47,8 @@ class Module:
                     y[t, i * {lanes} + v] = acc[i * {lanes} + v]
 
     @R.function
-    def main(x: R.Tensor(({threads}, {width}), "float32")):
-        return R.call_tir(Module.kernel, (x,), R.Tensor(({threads}, {width}), "float32"))
+    def main(x: R.Tensor(({tasks}, {width}), "float32")):
+        return R.call_tir(Module.kernel, (x,), R.Tensor(({tasks}, {width}), "float32"))
 """
 
 _TRAFFIC = """
@@ -121,18 +121,20 @@ def measure(threads: int, target: str, products: Iterable[str] = ()) -> Limits:
     )
 
 
-def multiply_adds(threads: int, target: str) -> list[tuple[Callable[[], Any], float]]:
-    """Programs that do nothing but float32 multiply-adds, about 0.1 ms each, and the operations of a call: the one of
-    most operations a second, on this machine, runs at its peak."""
+def multiply_adds(
+    threads: int, target: str, rounds: int = 1
+) -> list[tuple[Callable[[], Any], float]]:
+    """Programs that do nothing but float32 multiply-adds, each thread about 0.1 ms in each of `rounds`, and the
+    operations of a call: the one of most operations a second, on this machine, runs at its peak."""
     from ..script import from_source
 
     programs = []
     for lanes, chains in _SHAPES:
-        width = lanes * chains
-        text = _PEAK.format(threads=threads, width=width, lanes=lanes, chains=chains, steps=_STEPS)
-        data = np.full((threads, width), 0.5, "float32")
+        width, tasks = lanes * chains, threads * rounds
+        text = _PEAK.format(tasks=tasks, width=width, lanes=lanes, chains=chains, steps=_STEPS)
+        data = np.full((tasks, width), 0.5, "float32")
         run = _program(from_source(text), data, threads, target)
-        programs.append((run, 2.0 * width * _STEPS * threads))
+        programs.append((run, 2.0 * width * _STEPS * tasks))
     return programs
 
 
