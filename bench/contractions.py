@@ -264,19 +264,28 @@ def ours(case: dict[str, Any], threads: int) -> Callable[[], dict[str, float]]:
 # ---- the limit of the machine
 
 
-def peak(threads: int, window: float) -> Callable[[], dict[str, float]]:
-    """Seconds of one operation of nothing but multiply-adds, in calls of about `window` seconds: a busy machine is
-    fastest for a moment, and what takes many milliseconds never has such a moment alone."""
+def of_operation(shape: tuple[int, int], threads: int, rounds: int) -> Callable[[], float]:
+    """What measures the seconds of one operation of nothing but multiply-adds."""
     from relaxvm.cli.limits import multiply_adds
 
-    def of_operation(program: tuple[Callable[[], object], float]) -> float:
-        return least_seconds(program[0], SECONDS) / program[1]
+    run, operations = multiply_adds(shape, threads, "llvm", rounds)
+    return lambda: least_seconds(run, SECONDS) / operations
 
-    once = multiply_adds(threads, "llvm")
-    fastest = min(range(len(once)), key=lambda i: of_operation(once[i]))
-    rounds = max(1, round(window / of_operation(once[fastest]) / once[fastest][1]))
-    whole = multiply_adds(threads, "llvm", rounds)[fastest]
-    return lambda: {"of_operation": of_operation(whole)}
+
+def peaks(threads: int) -> Callable[[float], Callable[[], dict[str, float]]]:
+    """For a number of seconds, what measures the peak in calls of about so many: a busy machine is fastest for a
+    moment, and what takes many milliseconds never has such a moment alone."""
+    from relaxvm.cli.limits import SHAPES, multiply_adds
+
+    seconds = {shape: of_operation(shape, threads, 1)() for shape in SHAPES}
+    shape = min(seconds, key=seconds.__getitem__)
+    of_round = seconds[shape] * multiply_adds(shape, threads, "llvm")[1]
+
+    def peak(window: float) -> Callable[[], dict[str, float]]:
+        whole = of_operation(shape, threads, max(1, round(window / of_round)))
+        return lambda: {"of_operation": whole()}
+
+    return peak
 
 
 def main() -> None:
@@ -294,6 +303,7 @@ def main() -> None:
     command = [args.peer_python, __file__, "--serve", "--threads", str(args.threads)]
     ratios: dict[str, list[float]] = {}
     threads = {name: str(args.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    peak = peaks(args.threads)
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -311,7 +321,7 @@ def main() -> None:
                 return json.loads(peer.stdout.readline())
 
             our_side = ours(case, args.threads)
-            of_peak = peak(args.threads, our_side()["ours"])
+            of_peak = peak(our_side()["ours"])
             found, theirs, limit = in_turns(our_side, of_peer, of_peak)
             mine, most = found["ours"], 1 / limit["of_operation"]
             best = min(theirs, key=theirs.get)

@@ -14,7 +14,7 @@ import numpy as np
 
 # Chains of dependent multiply-adds hide each other's latency; lanes x chains must fit the registers, and which
 # pair does is found by trying.
-_SHAPES = ((16, 24), (8, 12), (4, 24))
+SHAPES = ((16, 24), (8, 12), (4, 24))
 _STEPS = 20_000
 # A matrix product whose operands stay in the second cache: rows of each thread, columns, terms of a sum.
 _PRODUCT = (192, 256, 2048)
@@ -105,9 +105,8 @@ def measure(threads: int, target: str, products: Iterable[str] = ()) -> Limits:
     """Runs for about two seconds; compiles four small programs, and one for each dtype of `products`."""
     from ..script import from_source
 
-    flops = max(
-        count / least_seconds(run, _SECONDS) for run, count in multiply_adds(threads, target)
-    )
+    programs = [multiply_adds(shape, threads, target) for shape in SHAPES]
+    flops = max(count / least_seconds(run, _SECONDS) for run, count in programs)
     width = _TRAFFIC_BYTES // 4 // threads // 64 * 64
     data = np.ones((threads, width), "float32")
     run = _program(
@@ -122,20 +121,17 @@ def measure(threads: int, target: str, products: Iterable[str] = ()) -> Limits:
 
 
 def multiply_adds(
-    threads: int, target: str, rounds: int = 1
-) -> list[tuple[Callable[[], Any], float]]:
-    """Programs that do nothing but float32 multiply-adds, each thread about 0.1 ms in each of `rounds`, and the
-    operations of a call: the one of most operations a second, on this machine, runs at its peak."""
+    shape: tuple[int, int], threads: int, target: str, rounds: int = 1
+) -> tuple[Callable[[], Any], float]:
+    """A program that does nothing but float32 multiply-adds, each thread about 0.1 ms in each of `rounds`, and the
+    operations of a call; with the fastest of SHAPES it runs at the machine's peak."""
     from ..script import from_source
 
-    programs = []
-    for lanes, chains in _SHAPES:
-        width, tasks = lanes * chains, threads * rounds
-        text = _PEAK.format(tasks=tasks, width=width, lanes=lanes, chains=chains, steps=_STEPS)
-        data = np.full((tasks, width), 0.5, "float32")
-        run = _program(from_source(text), data, threads, target)
-        programs.append((run, 2.0 * width * _STEPS * tasks))
-    return programs
+    lanes, chains = shape
+    width, tasks = lanes * chains, threads * rounds
+    text = _PEAK.format(tasks=tasks, width=width, lanes=lanes, chains=chains, steps=_STEPS)
+    data = np.full((tasks, width), 0.5, "float32")
+    return _program(from_source(text), data, threads, target), 2.0 * width * _STEPS * tasks
 
 
 def _product_gflop_per_s(dtype: str, threads: int, target: str) -> float:

@@ -12,10 +12,6 @@ namespace {
 using tir::ForKind;
 using tir::SeqStmt;
 
-// A task is as many tiles as make up this many multiply-adds of vectors, within bounds
-// (ChooseTilesPerTask): small enough that threads end together, large enough that finding the
-// task's place is not felt.
-constexpr int64_t kWorkPerTask = 24576;
 constexpr int64_t kTypicalDepth = 64;  // of a sum whose length is not known
 // A multiplication of a vector of B costs as much as this many rows at least: memory serves B no
 // faster.
@@ -76,6 +72,11 @@ Stmt EmitTiles(const Contraction& c, const Machine& machine, arith::Analyzer* an
 }
 
 }  // namespace
+
+void PutPointsFirst(std::vector<Axis>* axes) {
+  std::stable_partition(axes->begin(), axes->end(),
+                        [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+}
 
 Stmt ContractionEmitter::Run() {
   ChooseWidth();
@@ -161,8 +162,7 @@ int64_t ContractionEmitter::MostRows(int64_t vectors) const {
 
 void ContractionEmitter::ChooseRows() {
   Contraction steps_last = c_;
-  std::stable_partition(steps_last.stage.reduce.begin(), steps_last.stage.reduce.end(),
-                        [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+  PutPointsFirst(&steps_last.stage.reduce);
   matrix_step_ = MatrixStep(steps_last, machine_);
   if (matrix_step_ > 0) {
     c_.stage.reduce = steps_last.stage.reduce;

@@ -12,6 +12,10 @@
 
 namespace relaxvm::schedule::cpu {
 
+// Multiply-adds of vectors that make a task: small enough that threads end together, large enough
+// that finding the task's place is not felt.
+inline constexpr int64_t kWorkPerTask = 24576;
+
 struct Contraction {
   Stage stage;     // offsets flat, neighbouring axes merged, the reduction ordered
   DLDataType acc;  // of the sums
@@ -97,6 +101,9 @@ struct Contraction {
     return outer;
   }
 };
+
+// Axes of one point go first: the last one is then an axis that steps.
+void PutPointsFirst(std::vector<Axis>* axes);
 
 // How many neighbours along the sum one instruction multiplies and adds: 1 when there is none for
 // these operands.

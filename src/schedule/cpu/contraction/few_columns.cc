@@ -16,7 +16,6 @@ using tir::For;
 using tir::ForKind;
 using tir::SeqStmt;
 
-constexpr int64_t kWorkPerTask = 24576;    // multiply-adds of vectors
 constexpr int64_t kMostWords = 128 << 10;  // of the copy
 constexpr int64_t kRowsWorthCopy = 32;
 
@@ -27,8 +26,7 @@ class FewColumnsEmitter {
         machine_(machine),
         analyzer_(analyzer),
         lanes_(machine.Lanes(std::max<int64_t>(SizeInBytes(c.acc), 1))) {
-    std::stable_partition(c_.stage.reduce.begin(), c_.stage.reduce.end(),
-                          [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+    PutPointsFirst(&c_.stage.reduce);
   }
 
   // Null: never.
@@ -177,9 +175,13 @@ class FewColumnsEmitter {
 
   // The tile from `start` on; `inside`: how many of its rows there are, null: all.
   Stmt Rows(const Var& start, const Expr& inside) const {
-    Buffer acc("acc", {Expr(results_ * lanes_ * lanes_)}, c_.acc, "local");
-    ffi::Array<Stmt> seq = {tir::AllocBuffer(acc),
-                            Fill(acc, ir::Const(c_.acc, 0), results_ * lanes_ * lanes_, lanes_)};
+    ffi::Array<Stmt> seq;
+    std::vector<Buffer> acc;  // of each vector of results
+    for (int64_t result = 0; result < results_; ++result) {
+      acc.emplace_back("acc", ffi::Array<Expr>{Expr(lanes_ * lanes_)}, c_.acc, "local");
+      seq.push_back(tir::AllocBuffer(acc.back()));
+      seq.push_back(Fill(acc.back(), ir::Const(c_.acc, 0), lanes_ * lanes_, lanes_));
+    }
     Var vector("vector", Int(64));
     const int64_t whole = depth_ / lanes_;
     ffi::Array<Stmt> run = {
@@ -190,13 +192,8 @@ class FewColumnsEmitter {
     Buffer sums("sums", {Expr((results_ + 1) * lanes_)}, c_.acc, "local");
     seq.push_back(tir::AllocBuffer(sums));
     for (int64_t result = 0; result < results_; ++result) {
-      Buffer part("acc", {Expr(lanes_ * lanes_)}, c_.acc, "local");
-      seq.push_back(tir::AllocBuffer(part));
-      for (int64_t i = 0; i < lanes_; ++i) {
-        const Expr sum = acc.Load({ir::RampExpr(Expr((result * lanes_ + i) * lanes_), 1, lanes_)});
-        seq.push_back(BufferStore(part, sum, {ir::RampExpr(Expr(i * lanes_), 1, lanes_)}));
-      }
-      const Buffer added = AddUpRegisters(part, lanes_, Combine::kSum, &seq);
+      const Buffer added =
+          AddUpRegisters(acc[static_cast<size_t>(result)], lanes_, Combine::kSum, &seq);
       seq.push_back(
           BufferStore(sums, added.Load({ir::RampExpr(Expr(0), 1, lanes_)}),
                       {ir::RampExpr(Expr(result * rows_of_result_ * columns_), 1, lanes_)}));
@@ -206,8 +203,8 @@ class FewColumnsEmitter {
   }
 
   // Adds the products of one vector of the run, of which `count` lanes are there.
-  Stmt Products(const Buffer& acc, const Var& start, const Expr& inside, const Expr& vector,
-                int64_t count) const {
+  Stmt Products(const std::vector<Buffer>& acc, const Var& start, const Expr& inside,
+                const Expr& vector, int64_t count) const {
     ffi::Array<Stmt> seq;
     for (int64_t row = 0; row < rows_; ++row) {
       const Expr place = inside.defined() ? Expr(ir::Min(Expr(row), inside - Expr(1))) : Expr(row);
@@ -223,18 +220,16 @@ class FewColumnsEmitter {
         in_copy.Set(c_.vector.var, Expr(column));
         in_copy.Set(c_.stage.reduce.back().var, PlaceOf(vector) + lane);
         const Expr right = tir::Substitute(c_.b, in_copy);
-        const Expr to = Expr(RegisterOf(row, column) * lanes_) + lane;
+        const Buffer& sums = acc[static_cast<size_t>(row / rows_of_result_)];
+        const int64_t place_of_sum = row % rows_of_result_ * columns_ + column;
+        const Expr to = Expr(place_of_sum * lanes_) + lane;
         seq.push_back(EachLane(
             lane, lanes_,
-            BufferStore(acc, ir::CallIntrin(ir::Intrin::kFma, {left, right, acc.Load({to})}),
+            BufferStore(sums, ir::CallIntrin(ir::Intrin::kFma, {left, right, sums.Load({to})}),
                         {to})));
       }
     }
     return SeqStmt::Flatten(seq);
-  }
-
-  int64_t RegisterOf(int64_t row, int64_t column) const {
-    return row / rows_of_result_ * lanes_ + row % rows_of_result_ * columns_ + column;
   }
 
   // Of one column, rows that are neighbours in C.
