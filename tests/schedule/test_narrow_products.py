@@ -98,6 +98,44 @@ def test_rows_known_at_run_time():
         check(mod, [x], wide(x) @ wide(w))
 
 
+@pytest.mark.parametrize("left,right", [*PAIRS[:3], PAIRS[4]])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=cascadelake"])
+def test_sums_known_at_run_time_end_within_a_group(left, right, transposed, target):
+    if target.endswith("cascadelake") and "avx512_vnni" not in open("/proc/cpuinfo").read():
+        pytest.skip("needs AVX-512 with VNNI")
+    b, m, k, n = (relaxvm.tirx.Var(name, "int64") for name in "bmkn")
+    bb = relax.BlockBuilder()
+    turned = [b, n, k] if transposed else [b, k, n]
+    params = [
+        relax.Var("x", relax.TensorType([b, m, k], left)),
+        relax.Var("w", relax.TensorType(turned, right)),
+    ]
+    with bb.function("main", params):
+        w = bb.emit(relax.op.permute_dims(params[1], [0, 2, 1])) if transposed else params[1]
+        wide_type = "int32" if "int" in left else "float32"
+        bb.emit_func_output(bb.emit(relax.op.matmul(params[0], w, out_dtype=wide_type)))
+    vm = relax.VirtualMachine(relaxvm.compile(bb.get(), target=target), relaxvm.cpu())
+    for sizes in ((1, 9, 36, 40), (2, 5, 33, 17), (1, 1, 7, 3), (1, 40, 130, 70), (3, 8, 3, 16)):
+        x, w = random(left, *sizes[:3]), random(right, sizes[0], *sizes[2:])
+        given = np.ascontiguousarray(w.transpose(0, 2, 1)) if transposed else w
+        got = vm["main"](relaxvm.runtime.tensor(x), relaxvm.runtime.tensor(given)).numpy()
+        np.testing.assert_allclose(got, wide(x) @ wide(w), rtol=1e-2, atol=sizes[2] ** 0.5 / 100)
+
+
+def test_sums_of_unknown_length_go_by_groups():
+    k = relaxvm.tirx.Var("k", "int64")
+    bb = relax.BlockBuilder()
+    params = [
+        relax.Var("x", relax.TensorType([16, k], "uint8")),
+        relax.Var("w", relax.TensorType([k, 64], "int8")),
+    ]
+    with bb.function("main", params):
+        bb.emit_func_output(bb.emit(relax.op.matmul(*params, out_dtype="int32")))
+    text = relaxvm.compile(bb.get(), target=WITH_GROUPS, stop_after="scheduled").script()
+    assert 'packed = T.alloc_buffer((64 * (k // 4 + 1),), "int32")' in text
+
+
 @pytest.mark.parametrize("left,right,pads", [("uint8", "int8", 1), ("int8", "int8", 0)])
 def test_convolutions_of_bytes(left, right, pads):
     x, w = random(left, 1, 9, 10, 8), random(right, 3, 3, 8, 20)

@@ -219,3 +219,34 @@ def test_padding_of_the_outermost_axis_is_a_piece_of_its_own(known: bool) -> Non
             a = RNG.integers(0, 255, (rows, 70, 3)).astype("uint8")
             got = vm["main"](relaxvm.runtime.tensor(a)).numpy()
             np.testing.assert_array_equal(got, np.pad(a, pairs, constant_values=7))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "float16"])
+@pytest.mark.parametrize("known", [True, False])
+def test_padded_and_permuted_pictures_are_turned_round_inside_of_their_padding(
+    dtype: str, known: bool
+) -> None:
+    h, w = (37, 50) if known else (relaxvm.tirx.Var(name, "int64") for name in "hw")
+    for axes, pads in (
+        ([0, 2, 3, 1], [0, 0, 0, 0, 1, 2, 3, 0]),
+        ([0, 3, 1, 2], [0, 0, 2, 1, 0, 2, 0, 0]),
+        ([0, 3, 1, 2], [0, 0, 0, 0, 0, 0, 1, 1]),
+    ):
+        to_last = axes[1] == 2
+        shape = [2, 33, h, w] if to_last else [2, h, w, 33]
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType(shape, dtype))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                padded = op.nn.pad(x, pads, "constant", 3.0)
+                out = builder.emit_output(op.permute_dims(padded, axes))
+            builder.emit_func_output(out)
+        mod = builder.get()
+        assert "turned = T.alloc_buffer" in scheduled(mod)
+        sizes = [(37, 50)] if known else [(37, 50), (16, 16), (1, 3), (5, 0)]
+        for height, width in sizes:
+            at = (2, 33, height, width) if to_last else (2, height, width, 33)
+            value = RNG.integers(0, 9, at).astype(dtype)
+            want = np.pad(value, np.reshape(pads, (4, 2)), constant_values=3).transpose(axes)
+            for num_threads in (1, 3):
+                np.testing.assert_array_equal(run(mod, [value], num_threads), want)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // PiecesOf: a stage whose formula chooses by position (concat, stack, padding of the outermost
-// axis) becomes several, one for each part of the axis, so that no element is asked where it comes
-// from.
+// axis, of all where axes are permuted as well) becomes several, one for each part of the axis, so
+// that no element is asked where it comes from.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "schedule/cpu/cpu.h"
+#include "schedule/cpu/loads.h"
 
 namespace relaxvm::schedule::cpu {
 namespace {
@@ -254,8 +255,29 @@ class Cutter {
     return cut;
   }
 
-  // A comparison of the outermost axis among those that hold together: what is left of it are whole
-  // runs of memory.
+  // Does the formula read along another axis than the result runs along?  Squares of elements are
+  // turned round only where nothing is asked about them.
+  bool ReadsAcross() const {
+    if (reads_across_.has_value()) return *reads_across_;
+    const Stage flat = FlattenStage(stage_, analyzer_);
+    const auto steps_once = [&](const Expr& offset, const Axis& axis) {
+      const auto linear = LinearOffset::Of(offset, flat.spatial);
+      return linear.has_value() && ir::IsIntValue(analyzer_->Simplify(linear->Coeff(axis.var)), 1);
+    };
+    LoadCollector loads;
+    loads.Visit(flat.value);
+    const Axis& run = flat.spatial.back();
+    reads_across_ =
+        steps_once(flat.indices[0], run) &&
+        std::any_of(loads.sometimes.begin(), loads.sometimes.end(), [&](const auto& load) {
+          const Expr& offset = load->indices[0];
+          return UsesVar(offset, run.var) && !steps_once(offset, run);
+        });
+    return *reads_across_;
+  }
+
+  // A comparison of the outermost axis among those that hold together, or of any one where axes are
+  // permuted: what is left of it are whole runs of memory.
   std::optional<Cut> OuterCut(const Expr& condition) const {
     if (const auto* both = condition.as<BinaryObj>();
         both != nullptr && both->op == BinaryOp::kAnd) {
@@ -263,10 +285,11 @@ class Cutter {
       return cut.has_value() ? cut : OuterCut(both->b);
     }
     const std::optional<Cut>& cut = AsCut(condition);
-    if (!cut.has_value() || cut->axis + 1 == stage_.spatial.size()) return std::nullopt;
-    for (size_t i = 0; i < cut->axis; ++i) {
-      if (!ir::IsIntValue(stage_.spatial[i].extent, 1)) return std::nullopt;
-    }
+    if (!cut.has_value()) return std::nullopt;
+    const auto first = stage_.spatial.begin(), at = first + static_cast<std::ptrdiff_t>(cut->axis);
+    const bool outermost =
+        std::all_of(first, at, [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
+    if ((!outermost || at + 1 == stage_.spatial.end()) && !ReadsAcross()) return std::nullopt;
     return cut;
   }
 
@@ -350,6 +373,7 @@ class Cutter {
   Ends ends_;
   ffi::Array<Expr> indices_;
   Pieces pieces_;
+  mutable std::optional<bool> reads_across_;
   mutable std::unordered_map<const ffi::Object*, std::pair<Expr, std::optional<Cut>>> cuts_;
 };
 

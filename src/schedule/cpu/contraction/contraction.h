@@ -51,6 +51,9 @@ struct Contraction {
   int64_t group = 1;
   int64_t group_if_packed = 1;  // what `group` can be when B is packed by groups
   bool b_in_words = false;      // B's buffer has a group as one int32
+  // Neighbours that are left behind the whole groups, known at run time; null: none.  B has them as
+  // one more group, filled up with zeros.
+  Expr rest_of_group;
   bool a_is_signed = false, b_is_signed = false;
 
   // Narrow groups side by side (a grouped convolution): the vector axis runs over the columns of

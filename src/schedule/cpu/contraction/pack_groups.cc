@@ -25,7 +25,9 @@ class GroupPacker {
   PackedB Run() {
     c_.stage.reduce.back() = {Var(inner_.var->name, Int(64)),
                               analyzer_->Simplify(ir::FloorDiv(inner_.extent, size_))};
-    depth_ = analyzer_->Simplify(NumPoints(c_.stage.reduce));
+    rest_ = analyzer_->Simplify(inner_.extent - c_.stage.reduce.back().extent * Expr(size_));
+    const bool has_rest = !ir::IsIntValue(rest_, 0);
+    depth_ = analyzer_->Simplify(NumPoints(c_.stage.reduce) + Expr(has_rest ? 1 : 0));
     const Expr size = panels_ * Expr(width_) * NumPoints(c_.OuterOfB());
     Buffer words("packed", {analyzer_->Simplify(size * depth_)}, Int(32));
     auto offset = LinearOffset::Of(c_.LoadOf(c_.b)->indices[0], {c_.vector, inner_});
@@ -34,7 +36,14 @@ class GroupPacker {
     Var panel("panel", Int(64));
     std::vector<Axis> tasks = c_.OuterOfB();
     tasks.push_back({panel, panels_});
-    Stmt body = along_k ? AlongK(words, panel) : AlongColumns(words, panel);
+    Stmt body = along_k ? AlongK(words, panel) : AlongColumns(words, panel, Expr());
+    if (has_rest) {
+      ffi::Map<Var, Expr> map;
+      map.Set(c_.stage.reduce.back().var, c_.stage.reduce.back().extent);
+      const Stmt rest = tir::Substitute(AlongColumns(words, panel, rest_), map);
+      body = SeqStmt::Flatten({body, tir::IfThenElse(ir::Greater(rest_, Expr(0)), rest)});
+      c_.rest_of_group = rest_;
+    }
     Stmt fill = OverTasks(tasks, body, depth_ * Expr(width_), analyzer_);
     ffi::Map<Var, Expr> map;
     map.Set(inner_.var, c_.stage.reduce.back().var * Expr(size_));
@@ -60,8 +69,8 @@ class GroupPacker {
     return tir::Substitute(StripCasts(c_.b), map);
   }
 
-  // A register of words at a time.
-  Stmt AlongColumns(const Buffer& words, const Var& panel) const {
+  // A register of words at a time: of all groups, or of one that has `rest` elements.
+  Stmt AlongColumns(const Buffer& words, const Var& panel, const Expr& rest) const {
     const int bits = static_cast<int>(32 / size_);
     ffi::Array<Stmt> seq;
     for (int64_t at = 0; at < width_; at += lanes_) {
@@ -70,6 +79,8 @@ class GroupPacker {
       for (int64_t place = 0; place < size_; ++place) {
         Expr part = ir::CallIntrin(UInt(bits), ir::Intrin::kReinterpret, {Element(column, place)});
         part = ir::Cast(Int(32), part);
+        if (rest.defined())
+          part = ir::IfThenElse(ir::Greater(rest, Expr(place)), part, ir::Const(Int(32), 0));
         if (place > 0)
           part = ir::Make(ir::BinaryOp::kShiftLeft, part, ir::Const(Int(32), place * bits));
         word = place == 0 ? part : ir::Make(ir::BinaryOp::kBitOr, word, part);
@@ -81,7 +92,8 @@ class GroupPacker {
       seq.push_back(For(lane, 0, lanes_, ForKind::kVectorized,
                         BufferStore(words, word, {Row(panel) + Expr(at) + lane})));
     }
-    return Loops(c_.stage.reduce, SeqStmt::Flatten(seq));
+    const Stmt row = SeqStmt::Flatten(seq);
+    return rest.defined() ? row : Loops(c_.stage.reduce, row);
   }
 
   // A group is contiguous: word by word, along k.
@@ -101,6 +113,7 @@ class GroupPacker {
   int64_t width_, lanes_, size_;
   arith::Analyzer* analyzer_;
   Expr panels_, depth_;
+  Expr rest_;   // elements behind the whole groups
   Axis inner_;  // of the sum, element by element
 };
 

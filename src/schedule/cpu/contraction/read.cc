@@ -339,9 +339,9 @@ class Reader {
     Axis& inner = c_.stage.reduce.back();
     auto a = LinearOffset::Of(c_.LoadOf(c_.a)->indices[0], c_.AllAxes());
     if (!ir::IsIntValue(a->Coeff(inner.var), 1)) return;
-    const auto depth = ir::AsInt(inner.extent);
-    if (!depth.has_value() || depth.value() % size != 0) return;
-    c_.group_if_packed = size;
+    const bool divides = analyzer_->ProveEqual(ir::FloorMod(inner.extent, size), 0);
+    const bool is_known = ir::AsInt(inner.extent).has_value();
+    if (divides || (!is_known && c_.stage.reduce.size() == 1)) c_.group_if_packed = size;
   }
 
   // Groups too narrow for a vector, whose columns are neighbours in B and C: one vector axis over

@@ -39,6 +39,7 @@ Stmt TileEmitter::Run() {
       seq.push_back(BufferStore(correction_, ir::Const(Int(32, c.lanes), 0), {Run(c.offset, c)}));
   }
   seq.push_back(Sum());
+  if (c_.rest_of_group.defined()) seq.push_back(RestOfGroups());
   AddSets(&seq);
   if (part_.partial.has_value()) {
     StorePartial(&seq);

@@ -111,12 +111,22 @@ class TileEmitter {
 
   using DotOf = std::function<Expr(const Expr& sum, const Expr& left, const Expr& right)>;
 
+  // The group of a row's left side that one step takes, as a word.
+  using WordOf = std::function<Expr(int64_t row)>;
+
   // The products of one group of k, added to one set of sums.
-  Stmt GroupStep(int64_t set) const;
-  Stmt GroupStep(int64_t set, const DotOf& dot) const;
+  Stmt GroupStep(int64_t set, const WordOf& left_at) const;
+  Stmt GroupStep(int64_t set, const DotOf& dot, const WordOf& left_at) const;
+
+  // Those of what is left behind whole groups, and the word of it at a row of the left side, which
+  // memory may end behind.
+  Stmt RestOfGroups() const;
+  Expr RestOfLeft(int64_t row) const;
 
   // The same for a group whose pairs keep to 16 bits.
-  Stmt PairsStep(int64_t set) const { return GroupStep(set, tir::DotOfBytePairs); }
+  Stmt PairsStep(int64_t set) const {
+    return GroupStep(set, tir::DotOfBytePairs, [&](int64_t row) { return LeftWord(row); });
+  }
 
   bool ByHalves() const { return c_.group == 4 && c_.by_halves; }
 

@@ -129,12 +129,39 @@ Expr TileEmitter::Dot(const Expr& sum, const Expr& left, const Expr& right) cons
   return c_.b_is_signed ? tir::DotOfBytes(sum, left, right) : tir::DotOfBytes(sum, right, left);
 }
 
-Stmt TileEmitter::GroupStep(int64_t set) const {
-  return GroupStep(set,
-                   [&](const Expr& sum, const Expr& a, const Expr& b) { return Dot(sum, a, b); });
+Stmt TileEmitter::GroupStep(int64_t set, const WordOf& left_at) const {
+  if (ByHalves()) {
+    return HalvesStep(
+        set, [&](int64_t row) { return tir::HalvesOfBytes(left_at(row), c_.a_is_signed); });
+  }
+  const auto dot = [&](const Expr& sum, const Expr& a, const Expr& b) { return Dot(sum, a, b); };
+  return GroupStep(set, dot, left_at);
 }
 
-Stmt TileEmitter::GroupStep(int64_t set, const DotOf& dot) const {
+Stmt TileEmitter::RestOfGroups() const {
+  const Stmt step = GroupStep(0, [&](int64_t row) { return RestOfLeft(row); });
+  return tir::IfThenElse(ir::Greater(c_.rest_of_group, Expr(0)),
+                         AtK(step, c_.stage.reduce.back().extent));
+}
+
+Expr TileEmitter::RestOfLeft(int64_t row) const {
+  const auto* load = c_.LoadOf(c_.a);
+  ffi::Map<Var, Expr> map;
+  map.Set(c_.row.var, RowAt(row));
+  const Expr from = tir::Substitute(load->indices[0], map), none = ir::Const(Int(32), 0);
+  const int bits = static_cast<int>(32 / c_.group);
+  Expr word = none;
+  for (int64_t place = 0; place + 1 < c_.group; ++place) {
+    const Expr element = tir::BufferLoad(load->buffer, {from + Expr(place)});
+    Expr part = ir::Cast(Int(32), ir::CallIntrin(UInt(bits), Intrin::kReinterpret, {element}));
+    part = ir::Make(ir::BinaryOp::kShiftLeft, part, ir::Const(Int(32), place * bits));
+    part = ir::IfThenElse(ir::Greater(c_.rest_of_group, Expr(place)), part, none);
+    word = ir::Make(ir::BinaryOp::kBitOr, word, part);
+  }
+  return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
+}
+
+Stmt TileEmitter::GroupStep(int64_t set, const DotOf& dot, const WordOf& left_at) const {
   ffi::Array<Stmt> step;
   std::vector<Var> right;
   for (size_t v = 0; v < part_.columns.size(); ++v) {
@@ -148,7 +175,7 @@ Stmt TileEmitter::GroupStep(int64_t set, const DotOf& dot) const {
   }
   for (int64_t row = 0; row < part_.rows; ++row) {
     Var left("left", Int(32));
-    step.push_back(tir::Bind(left, LeftWord(row)));
+    step.push_back(tir::Bind(left, left_at(row)));
     for (size_t v = 0; v < part_.columns.size(); ++v) {
       const Columns& c = part_.columns[v];
       Expr at = Run((set * part_.rows + row) * width_ + c.offset, c);
@@ -187,11 +214,7 @@ Stmt TileEmitter::HalvesStep(int64_t set, const LeftHalves& left_at) const {
 }
 
 Stmt TileEmitter::Step(int64_t set) const {
-  if (ByHalves()) {
-    return HalvesStep(
-        set, [&](int64_t row) { return tir::HalvesOfBytes(LeftWord(row), c_.a_is_signed); });
-  }
-  if (c_.group > 1) return GroupStep(set);
+  if (c_.group > 1) return GroupStep(set, [&](int64_t row) { return LeftWord(row); });
   return Step(set, [&](int64_t row) { return ir::Cast(c_.acc, LeftAt(row)); });
 }
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relaxvm.inference import InferenceSession
+from relaxvm.relax.frontend.onnx import from_onnx
 
 pytestmark = pytest.mark.peer
 
@@ -61,6 +63,49 @@ def test_matmul_integer(left, right, zeros):
         [("x", left, ["n", 24])], [("y", "i32", ["n", 20])], weights,
     )  # fmt: skip
     compare(data, {"x": ints(names[left], 7, 24)})
+
+
+@pytest.mark.parametrize("left,right", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_matmul_integer_of_two_inputs(left, right, zeros):
+    """Also sums of unknown length, with and without a rest of a group."""
+    names = {"uint8": "u8", "int8": "i8"}
+    inputs = [("x", names[left], ["b", "m", "k"]), ("w", names[right], ["b", "k", "n"])]
+    if zeros:
+        inputs += [("xz", names[left], []), ("wz", names[right], [])]
+    nodes = [node("MatMulInteger", [i[0] for i in inputs], ["y"])]
+    data = model(nodes, inputs, [("y", "i32", ["b", "m", "n"])], {})
+    for b, m, k, n in ((2, 7, 24, 20), (1, 5, 31, 33), (3, 1, 2, 8)):
+        feed = {"x": ints(left, b, m, k), "w": ints(right, b, k, n)}
+        if zeros:
+            feed |= {"xz": np.array(ints(left, 1)[0]), "wz": np.array(ints(right, 1)[0])}
+        compare(data, feed)
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+def test_products_of_two_quantized_inputs_in_a_batch(activations):
+    """As the products of attention in a network that exporters quantize: integers are multiplied."""
+    weights = {
+        "s": np.float32(0.02), "z": np.array(7, activations), "t": np.float32(0.03),
+        "y": np.array(-5 if activations == "int8" else 120, activations),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", ["a", "s", "z"], ["aq"]),
+        node("DequantizeLinear", ["aq", "s", "z"], ["ad"]),
+        node("QuantizeLinear", ["b", "t", "y"], ["bq"]),
+        node("DequantizeLinear", ["bq", "t", "y"], ["bd"]),
+        node("MatMul", ["ad", "bd"], ["o"]),
+    ]
+    inputs = [("a", "f32", ["b", "h", "m", "k"]), ("b", "f32", ["b", "h", "k", 12])]
+    data = model(nodes, inputs, [("o", "f32", ["b", "h", "m", 12])], weights)
+    for b, h, m, k in ((1, 3, 9, 16), (2, 2, 6, 13)):
+        feed = {
+            "a": RNG.standard_normal((b, h, m, k), dtype="float32"),
+            "b": RNG.standard_normal((b, h, k, 12), dtype="float32"),
+        }
+        compare(data, feed, atol=1e-4)
+    text = from_onnx(onnx.load_from_string(data)).script()
+    assert text.count("R.matmul") == text.count('out_dtype="int32"') == 1
 
 
 @pytest.mark.parametrize("right", ["uint8", "int8"])

@@ -27,10 +27,9 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Sums | None:
     if not (is_single(g, a_zero) and (is_single(g, b_zero) or g.rank(b_zero) == 1)):
         return None
     depth = g.shape(a)[-1]
-    if not isinstance(depth, int):
-        return None
-    b, b_zero = _signed(g, b, b_zero)
-    if depth > GROUP and depth % GROUP:  # zeros add nothing to any of the sums
+    b, b_zero = _signed(g, a, b, b_zero)
+    if isinstance(depth, int) and depth > GROUP and depth % GROUP:
+        # Zeros add nothing to any of the sums.
         extra = -depth % GROUP
         a = pad_constant(g, a, [0] * g.rank(a), [*[0] * (g.rank(a) - 1), extra], 0)
         b = pad_constant(g, b, [0] * g.rank(b), [*[0] * (g.rank(b) - 2), extra, 0], 0)
@@ -41,8 +40,16 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Sums | None:
     if b_zero is not None:
         y = y.plus(g, -1, g.emit(op.sum(op.astype(a, "int32"), axis=[-1], keepdims=True)), b_zero)
         if a_zero is not None:
-            y = y.plus(g, depth, a_zero, b_zero)
+            y = _plus_times(g, y, depth, a_zero, b_zero)
     return y
+
+
+def _plus_times(g, y, times, *factors):
+    """The sums with `times` times, which may be symbolic, the product of the factors."""
+    if isinstance(times, int):
+        return y.plus(g, times, *factors)
+    number = g.as_expr(g.dims_value([times], ()), "the length of the sums")
+    return y.plus(g, 1, g.emit(op.astype(number, "int32")), *factors)
 
 
 def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any, group: int) -> tuple | None:
@@ -62,7 +69,7 @@ def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any, group: int) -> tu
         centred = values.astype("int32") - zero
         fits = -128 <= centred.min(initial=0) and centred.max(initial=0) <= 127
         return g.constant(centred, "int8" if fits else "int16"), None
-    weight, w_zero = _signed(g, weight, w_zero)
+    weight, w_zero = _signed(g, x, weight, w_zero)
     return (weight, _wide(g, w_zero)) if g.dtype(weight) == "int8" else None
 
 
@@ -111,8 +118,6 @@ def without_w_zero(g: Graph, y: Sums, windows: Any, taps: int, x_zero: Any, w_ze
 
 def worth_it(g: Graph, x: Dequantized, weight: Dequantized) -> bool:
     """Have a dequantized tensor and a dequantized weight a product of bytes?"""
-    if g.dtype(weight.values) != "int8" and known(weight.values) is None:
-        return False
     if not is_single(g, x.scale) or not is_single(g, x.zero):
         return False
     return g.dtype(x.scale) == g.dtype(weight.scale) == "float32"
@@ -205,11 +210,18 @@ def is_single(g: Graph, zero: Any) -> bool:
     return zero is None or g.rank(zero) == 0 or g.shape(zero) == [1]
 
 
-def _signed(g, b, b_zero):
-    """Constants as signed bytes, and their zero point: around 0 where that fits, else less 128."""
+def _signed(g, a, b, b_zero):
+    """The right side and its zero point: constants as signed bytes around 0 where they fit, else less 128, as those of
+    a run whose left side is unsigned as well (machines multiply unsigned by signed bytes)."""
     values, zero = known(b), known(b_zero) if b_zero is not None else np.zeros((), "uint8")
     if values is None or zero is None:
-        return b, b_zero
+        if g.dtype(a) != "uint8" or g.dtype(b) != "uint8":
+            return b, b_zero
+        less = g.constant(-128, "int32")
+        moved = g.emit(op.astype(op.add(op.astype(b, "int32"), less), "int8"))
+        if zero is not None:
+            return moved, g.constant(zero.astype("int32") - 128, "int32")
+        return moved, g.emit(op.add(_wide(g, b_zero), less))
     if zero.size == 1:
         centred = values.astype("int32") - zero.astype("int32").reshape(())
         if -128 <= centred.min(initial=0) and centred.max(initial=0) <= 127:

@@ -27,12 +27,9 @@ def _product_of_quantized(g: Graph, transposed: bool) -> Product | None:
     if a is None or b is None or not byte_products.worth_it(g, a, b):
         return None
     rank = g.rank(b.values)
-    if rank != 2 or not byte_products.scales_are(g, b, 0 if transposed else 1):
+    if rank < 2 or not byte_products.scales_are(g, b, rank - 2 if transposed else rank - 1):
         return None
     right = turned(g, b.values) if transposed else b.values
-    depth = g.shape(right)[0]
-    if not isinstance(depth, int):
-        return None
     left, right = inner_agree(g, a.values, right)
     y = byte_products.matmul(g, g.emit(left), g.emit(right), a.zero, b.zero)
     return None if y is None else byte_products.scaled(g, y, a, b, g.rank(y.plain) - 1)
