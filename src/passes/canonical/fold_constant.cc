@@ -2,8 +2,10 @@
 // FoldConstant: calls of tensor programs on constants become constants, and what is known of shapes
 // becomes shapes. Stage: lowered (values), any (shapes).  Needs: context.evaluate, for values.
 // Keeps: function signatures, spans.
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analysis/calls.h"
 #include "analysis/program_kind.h"
@@ -18,7 +20,8 @@ namespace {
 using ir::Expr;
 using ir::Var;
 
-// Results that grow: a broadcast of a scalar to a gigabyte is better computed where it is used.
+// Results that grow: a broadcast of a scalar to a gigabyte is better computed where it is used,
+// unless a contraction reads it, which wants its operands in memory.
 constexpr int64_t kSmallResult = int64_t{1} << 20;
 constexpr int64_t kMaxGrowth = 4;
 
@@ -51,12 +54,57 @@ struct Task {
   ir::Span span;
 };
 using Values = std::unordered_map<const ffi::Object*, Expr>;
+using Vars = std::unordered_set<const ffi::Object*>;
+
+// What contractions read, and what that is computed from, where all of it is constant.
+class WeightFinder : public ir::Visitor {
+ public:
+  explicit WeightFinder(const IRModule& mod) : mod_(mod) {}
+
+  Vars Find(const ir::Function& f) {
+    Visit(f);
+    for (auto it = calls_.rbegin(); it != calls_.rend(); ++it) {
+      if (!weights_.count(it->first)) continue;
+      for (const Expr& arg : it->second) weights_.insert(arg.get());
+    }
+    return std::move(weights_);
+  }
+
+  void VisitBinding(const ir::Binding& binding) override {
+    ir::Visitor::VisitBinding(binding);
+    const std::optional<analysis::TirCall> call = analysis::AsCallTir(binding->value);
+    if (!call.has_value()) return;
+    const auto is_constant = [&](const Expr& arg) {
+      return arg.as<ir::ConstantObj>() || constant_.count(arg.get());
+    };
+    if (std::all_of(call->args.begin(), call->args.end(), is_constant)) {
+      constant_.insert(binding->var.get());
+      calls_.emplace_back(binding->var.get(), call->args);
+    } else if (IsContraction(*call)) {
+      for (const Expr& arg : call->args) {
+        if (constant_.count(arg.get())) weights_.insert(arg.get());
+      }
+    }
+  }
+
+ private:
+  bool IsContraction(const analysis::TirCall& call) const {
+    const auto program = mod_->Lookup(call.func).as<tir::PrimFunc>();
+    constexpr auto kContraction = static_cast<int64_t>(analysis::FusionKind::kContraction);
+    return program &&
+           ir::GetAttr<int64_t>((*program)->attrs, ir::attr::kOpPattern, 0) == kContraction;
+  }
+
+  const IRModule& mod_;
+  Vars constant_, weights_;
+  std::vector<std::pair<const ffi::Object*, ffi::Array<Expr>>> calls_;  // of constants, in order
+};
 
 // One walk: puts in the values that are `done`, and lists the calls whose arguments are all known.
 class Folder : public ir::Mutator {
  public:
-  Folder(const IRModule& mod, const Values& done, std::vector<Task>* tasks)
-      : mod_(mod), done_(done), tasks_(tasks) {}
+  Folder(const IRModule& mod, const Values& done, const Vars& weights, std::vector<Task>* tasks)
+      : mod_(mod), done_(done), weights_(weights), tasks_(tasks) {}
 
   void MutateBinding(const ir::Binding& binding, ffi::Array<ir::Binding>* out) override {
     ffi::Array<ir::Binding> rewritten;
@@ -134,7 +182,9 @@ class Folder : public ir::Mutator {
       output_bytes += SizeInBytes(output->dtype, elements);
       outputs.push_back(*output);
     }
-    if (output_bytes > kSmallResult && output_bytes / kMaxGrowth > input_bytes) return;
+    if (output_bytes > kSmallResult && output_bytes / kMaxGrowth > input_bytes &&
+        !weights_.count(var.get()))
+      return;
     std::optional<tir::PrimFunc> program = WithoutScalars(call);
     if (!program) return;
     tasks_->push_back({var,
@@ -209,6 +259,7 @@ class Folder : public ir::Mutator {
 
   const IRModule& mod_;
   const Values& done_;
+  const Vars& weights_;       // made at any size
   std::vector<Task>* tasks_;  // null: nothing can be computed, only shapes are folded
   Values known_;
 };
@@ -216,10 +267,13 @@ class Folder : public ir::Mutator {
 // What can be computed is computed together, then what became known by that, and so on.
 ir::Function FoldFunction(const IRModule& mod, const ir::Function& f, const PassContext& context) {
   Values done;
+  const Vars weights = context.evaluate ? WeightFinder(mod).Find(f) : Vars();
   while (true) {
     std::vector<Task> tasks;
-    ir::Function folded =
-        Folder(mod, done, context.evaluate ? &tasks : nullptr).Mutate(f).as<ir::Function>().value();
+    ir::Function folded = Folder(mod, done, weights, context.evaluate ? &tasks : nullptr)
+                              .Mutate(f)
+                              .as<ir::Function>()
+                              .value();
     if (tasks.empty()) return folded;
     std::vector<Evaluation> work;
     for (const Task& task : tasks) work.push_back(task.work);

@@ -150,3 +150,25 @@ def test_constants_that_take_long_are_computed_by_scheduled_programs():
     np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(got[1], c + c)
     np.testing.assert_array_equal(got[2], got[0].T)
+
+
+def test_large_tensors_of_one_value_are_made_once_where_a_product_reads_them():
+    """As weights whose values were left out of a file; a sum makes the number where it adds it."""
+    bb = relaxvm.relax.BlockBuilder()
+    x = relaxvm.relax.Var("x", relaxvm.relax.TensorType((3, 600), "float32"))
+    op, const = relaxvm.relax.op, relaxvm.relax.const
+    scale = np.arange(600, dtype="float32") % 7
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            ones = bb.emit(op.full((600, 600), const(0.5, "float32")))
+            product = bb.emit(op.matmul(x, op.multiply(ones, const(scale))))
+            added = bb.emit(op.add(bb.emit(op.full((1000, 1, 600), const(2.0, "float32"))), x))
+            gv = bb.emit_output(relaxvm.relax.Tuple([product, added]))
+        bb.emit_func_output(gv)
+    main = relaxvm.compile(bb.get(), stop_after="lowered")["main"].script()
+    assert main.count("call_tir") == 2
+    vm = relaxvm.VirtualMachine(relaxvm.compile(bb.get()), relaxvm.cpu())
+    value = np.random.default_rng(0).integers(-3, 4, (3, 600)).astype("float32")
+    product, added = (r.numpy() for r in vm["main"](relaxvm.runtime.tensor(value)))
+    np.testing.assert_array_equal(product, value.sum(1, keepdims=True) * 0.5 * scale)
+    np.testing.assert_array_equal(added, np.broadcast_to(value + 2, (1000, 3, 600)))
