@@ -2,6 +2,7 @@
 // Operators.  Integer division by zero gives 0 and least / -1 gives least: nothing traps.
 #include "codegen/llvm/ops.h"
 
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PatternMatch.h>
@@ -41,7 +42,7 @@ namespace {
 bool IsHalf(DLDataType t) { return t.bits == 16 && IsFloat(t); }
 // a / c without a division: a product with 1 / c in two parts,
 // rounded once.  Of all float32 values one in millions, for few divisors, differs from the division
-// in its last bit, and so may quotients below 1e-36; infinities and NaNs do not.  Null: c is not of
+// in its last bit, and so may quotients below 1e-30; infinities and NaNs do not.  Null: c is not of
 // the kind that allows it.
 Value* DivideByConstant(llvm::IRBuilder<>& b, Value* a, Value* divisor) {
   const auto number = ConstantFloat(divisor);
@@ -59,6 +60,42 @@ Value* DivideByConstant(llvm::IRBuilder<>& b, Value* a, Value* divisor) {
   if (low == 0.0F) return b.CreateFMul(a, main);
   Value* rest = b.CreateFMul(a, llvm::ConstantFP::get(type, static_cast<double>(low)));
   return b.CreateIntrinsic(Intrinsics::fma, {type}, {a, main, rest});
+}
+
+// The same for a divisor that all lanes share and that is known at run time: what is found out
+// about it stands outside of loops over lanes.  Null: it is another one, or a constant that is too
+// far from 1 for the other form.
+Value* DivideByShared(llvm::IRBuilder<>& b, Value* a, Value* divisor) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+  Value* shared = vector == nullptr ? nullptr : llvm::getSplatValue(divisor);
+  if (shared == nullptr || llvm::isa<Constant>(shared)) return nullptr;
+  llvm::Type* type = shared->getType();
+  auto number = [&](double value) { return llvm::ConstantFP::get(type, value); };
+  auto fma = [&](Value* x, Value* y, Value* z) {
+    return b.CreateIntrinsic(Intrinsics::fma, {x->getType()}, {x, y, z});
+  };
+  // Both sides times a power of two, with which neither part leaves the range of normal numbers.  A
+  // product of the left side that is not finite has no finite quotient.
+  Value* size = b.CreateUnaryIntrinsic(Intrinsics::fabs, shared);
+  Value* scale = b.CreateSelect(
+      b.CreateFCmpOLT(size, number(0x1p-60)), number(0x1p60),
+      b.CreateSelect(b.CreateFCmpOGT(size, number(0x1p60)), number(0x1p-60), number(1)));
+  Value* c = b.CreateFMul(shared, scale);
+  // 1 / c towards zero, and what is missing of it.
+  Value* nearest = b.CreateFDiv(number(1), c);
+  Value* is_beyond = b.CreateFCmpOLT(fma(b.CreateFNeg(nearest), c, number(1)), number(0));
+  Value* below =
+      b.CreateBitCast(b.CreateSub(b.CreateBitCast(nearest, b.getInt32Ty()), b.getInt32(1)), type);
+  Value* high = b.CreateSelect(is_beyond, below, nearest);
+  Value* missing = fma(b.CreateFNeg(high), c, number(1));
+  // Infinity times nothing would be a NaN: a part that no rounding sees.
+  missing = b.CreateSelect(b.CreateFCmpOEQ(missing, number(0)), number(0x1p-60), missing);
+  Value* low = b.CreateFMul(missing, high);
+  // Of 0, infinity and NaN the inverse alone.
+  low = b.CreateSelect(b.CreateFCmpORD(low, low), low, high);
+  auto splat = [&](Value* v) { return b.CreateVectorSplat(vector->getNumElements(), v); };
+  Value* scaled = b.CreateFMul(a, splat(scale));
+  return fma(scaled, splat(high), b.CreateFMul(scaled, splat(low)));
 }
 
 // Kept as float32 in registers.
@@ -171,6 +208,7 @@ Value* ValueOps::FloatBinary(BinaryOp op, Value* a, Value* b, DLDataType t) {
     case BinaryOp::kDiv:
       if (t.bits == 32 && traits_.fma) {
         if (Value* quotient = DivideByConstant(b_, a, b)) return quotient;
+        if (Value* quotient = DivideByShared(b_, a, b)) return quotient;
       }
       return b_.CreateFDiv(a, b);
     default: break;  // the remainders below
