@@ -176,6 +176,13 @@ Expr AtLeastZero(const Expr& condition) {
   }
 }
 
+bool WalksAlong(const Expr& index, const Axis& axis) {
+  const auto linear = LinearOffset::Of(index, {axis});
+  if (!linear.has_value()) return false;
+  const Expr step = linear->Coeff(axis.var);
+  return ir::IsIntValue(step.as<ir::IntImmObj>() ? step : arith::Analyzer().Simplify(step), 1);
+}
+
 bool UsesAny(const Expr& e, const std::vector<Axis>& axes) {
   std::unordered_set<const ffi::Object*> vars;
   for (const Axis& axis : axes) vars.insert(axis.var.get());

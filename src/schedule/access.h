@@ -40,6 +40,9 @@ class LinearOffset {
 // The e for which the comparison (<, <=, >, >=) of integers is e >= 0; undefined for anything else.
 Expr AtLeastZero(const Expr& condition);
 
+// Does `index` go through neighbours with `axis`?
+bool WalksAlong(const Expr& index, const Axis& axis);
+
 bool UsesAny(const Expr& e, const std::vector<Axis>& axes);
 bool UsesVar(const Expr& e, const Var& var);
 

@@ -107,12 +107,6 @@ bool HasAnotherAxis(const Stage& stage, const Axis& axis) {
   });
 }
 
-// Does `index` go through neighbours with `axis`?
-bool WalksAlong(const Expr& index, const Axis& axis) {
-  const auto linear = LinearOffset::Of(index, {axis});
-  return linear.has_value() && ir::IsIntValue(linear->Coeff(axis.var), 1);
-}
-
 // Takes the neighbours together that one instruction does: along an axis of the sum that is the
 // last dimension of the other operand, in plain steps on both sides.
 void AddGroup(const Stage& stage, const BufferLoadObj* load, const Expr& other,

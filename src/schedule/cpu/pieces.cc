@@ -260,18 +260,14 @@ class Cutter {
   bool ReadsAcross() const {
     if (reads_across_.has_value()) return *reads_across_;
     const Stage flat = FlattenStage(stage_, analyzer_);
-    const auto steps_once = [&](const Expr& offset, const Axis& axis) {
-      const auto linear = LinearOffset::Of(offset, flat.spatial);
-      return linear.has_value() && ir::IsIntValue(analyzer_->Simplify(linear->Coeff(axis.var)), 1);
-    };
     LoadCollector loads;
     loads.Visit(flat.value);
     const Axis& run = flat.spatial.back();
     reads_across_ =
-        steps_once(flat.indices[0], run) &&
+        WalksAlong(flat.indices[0], run) &&
         std::any_of(loads.sometimes.begin(), loads.sometimes.end(), [&](const auto& load) {
           const Expr& offset = load->indices[0];
-          return UsesVar(offset, run.var) && !steps_once(offset, run);
+          return UsesVar(offset, run.var) && !WalksAlong(offset, run);
         });
     return *reads_across_;
   }

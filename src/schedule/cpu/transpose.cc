@@ -61,22 +61,22 @@ class TransposeEmitter {
     loads.Visit(stage_.value);
     const Axis* to = nullptr;
     for (const Axis& axis : stage_.spatial) {
-      if (StepOf(stage_.indices[0], axis.var) == 1) to = &axis;
+      if (WalksAlong(stage_.indices[0], axis)) to = &axis;
     }
     if (to == nullptr) return false;
     const Axis* from = nullptr;
     for (const BufferLoad& load : loads.always) {
-      if (StepOf(load->indices[0], to->var) == 1) continue;
+      if (WalksAlong(load->indices[0], *to)) continue;
       for (const Axis& axis : stage_.spatial) {
-        if (!axis.var.same_as(to->var) && StepOf(load->indices[0], axis.var) == 1) from = &axis;
+        if (!axis.var.same_as(to->var) && WalksAlong(load->indices[0], axis)) from = &axis;
       }
     }
     if (from == nullptr || !LongEnough(*to) || !LongEnough(*from)) return false;
     for (const auto* list : {&loads.always, &loads.sometimes}) {
       for (const BufferLoad& load : *list) {
-        const int64_t step = StepOf(load->indices[0], to->var);
-        if (step == 0 || step == 1) continue;
-        if (list == &loads.sometimes || StepOf(load->indices[0], from->var) != 1) return false;
+        const Expr& offset = load->indices[0];
+        if (!UsesVar(offset, to->var) || WalksAlong(offset, *to)) continue;
+        if (list == &loads.sometimes || !WalksAlong(offset, *from)) return false;
         if (SizeInBytes(load.dtype()) * 8 != load.dtype().bits) return false;
         turned_.push_back(load);
       }
@@ -204,14 +204,6 @@ class TransposeEmitter {
     if (!linear.has_value()) return true;
     const auto step = ir::AsInt(analyzer_->Simplify(linear->Coeff(to_.var)));
     return !step.has_value() || *step * ElemBytes(stage_) % kSharedSets == 0;
-  }
-
-  // 1, 0, or 2 for anything else.
-  int64_t StepOf(const Expr& offset, const Var& axis) const {
-    if (!UsesVar(offset, axis)) return 0;
-    auto linear = LinearOffset::Of(offset, {Axis{axis, Expr(1)}});
-    return linear.has_value() && ir::IsIntValue(analyzer_->Simplify(linear->Coeff(axis)), 1) ? 1
-                                                                                             : 2;
   }
 
   // Tiles along `axis` in the block that begins at `first`.

@@ -264,6 +264,9 @@ struct PackedB {
 };
 PackedB EmitPack(Contraction* c, int64_t width, const Machine& machine, arith::Analyzer* analyzer);
 
+// `size` elements of 32 bits together as one word, those from `rest` on (null: none) as 0.
+Expr WordOf(int64_t size, const Expr& rest, const std::function<Expr(int64_t place)>& element);
+
 // The same with groups (Contraction::group_if_packed) as words.
 PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
                        arith::Analyzer* analyzer);

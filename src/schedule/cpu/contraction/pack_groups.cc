@@ -71,20 +71,11 @@ class GroupPacker {
 
   // A register of words at a time: of all groups, or of one that has `rest` elements.
   Stmt AlongColumns(const Buffer& words, const Var& panel, const Expr& rest) const {
-    const int bits = static_cast<int>(32 / size_);
     ffi::Array<Stmt> seq;
     for (int64_t at = 0; at < width_; at += lanes_) {
       Var lane("lane", Int(64));
-      Expr column = panel * Expr(width_) + Expr(at) + lane, word;
-      for (int64_t place = 0; place < size_; ++place) {
-        Expr part = ir::CallIntrin(UInt(bits), ir::Intrin::kReinterpret, {Element(column, place)});
-        part = ir::Cast(Int(32), part);
-        if (rest.defined())
-          part = ir::IfThenElse(ir::Greater(rest, Expr(place)), part, ir::Const(Int(32), 0));
-        if (place > 0)
-          part = ir::Make(ir::BinaryOp::kShiftLeft, part, ir::Const(Int(32), place * bits));
-        word = place == 0 ? part : ir::Make(ir::BinaryOp::kBitOr, word, part);
-      }
+      const Expr column = panel * Expr(width_) + Expr(at) + lane;
+      Expr word = WordOf(size_, rest, [&](int64_t place) { return Element(column, place); });
       if (!analyzer_->ProveEqual(panels_ * Expr(width_), c_.vector.extent)) {
         Expr inside = c_.vector.extent - panel * Expr(width_) - Expr(at);
         word = PredicateLoads(word, lane, ir::Less(lane, inside));
@@ -118,6 +109,21 @@ class GroupPacker {
 };
 
 }  // namespace
+
+Expr WordOf(int64_t size, const Expr& rest, const std::function<Expr(int64_t place)>& element) {
+  const int bits = static_cast<int>(32 / size);
+  Expr word;
+  for (int64_t place = 0; place < size; ++place) {
+    Expr part = ir::CallIntrin(UInt(bits), ir::Intrin::kReinterpret, {element(place)});
+    part = ir::Cast(Int(32), part);
+    if (rest.defined())
+      part = ir::IfThenElse(ir::Greater(rest, Expr(place)), part, ir::Const(Int(32), 0));
+    if (place > 0)
+      part = ir::Make(ir::BinaryOp::kShiftLeft, part, ir::Const(Int(32), place * bits));
+    word = place == 0 ? part : ir::Make(ir::BinaryOp::kBitOr, word, part);
+  }
+  return word;
+}
 
 PackedB EmitPackGroups(Contraction* c, int64_t width, const Machine& machine,
                        arith::Analyzer* analyzer) {

@@ -112,11 +112,11 @@ class TileEmitter {
   using DotOf = std::function<Expr(const Expr& sum, const Expr& left, const Expr& right)>;
 
   // The group of a row's left side that one step takes, as a word.
-  using WordOf = std::function<Expr(int64_t row)>;
+  using LeftGroup = std::function<Expr(int64_t row)>;
 
   // The products of one group of k, added to one set of sums.
-  Stmt GroupStep(int64_t set, const WordOf& left_at) const;
-  Stmt GroupStep(int64_t set, const DotOf& dot, const WordOf& left_at) const;
+  Stmt GroupStep(int64_t set, const LeftGroup& left_at) const;
+  Stmt GroupStep(int64_t set, const DotOf& dot, const LeftGroup& left_at) const;
 
   // Those of what is left behind whole groups, and the word of it at a row of the left side, which
   // memory may end behind.

@@ -129,7 +129,7 @@ Expr TileEmitter::Dot(const Expr& sum, const Expr& left, const Expr& right) cons
   return c_.b_is_signed ? tir::DotOfBytes(sum, left, right) : tir::DotOfBytes(sum, right, left);
 }
 
-Stmt TileEmitter::GroupStep(int64_t set, const WordOf& left_at) const {
+Stmt TileEmitter::GroupStep(int64_t set, const LeftGroup& left_at) const {
   if (ByHalves()) {
     return HalvesStep(
         set, [&](int64_t row) { return tir::HalvesOfBytes(left_at(row), c_.a_is_signed); });
@@ -148,20 +148,14 @@ Expr TileEmitter::RestOfLeft(int64_t row) const {
   const auto* load = c_.LoadOf(c_.a);
   ffi::Map<Var, Expr> map;
   map.Set(c_.row.var, RowAt(row));
-  const Expr from = tir::Substitute(load->indices[0], map), none = ir::Const(Int(32), 0);
-  const int bits = static_cast<int>(32 / c_.group);
-  Expr word = none;
-  for (int64_t place = 0; place + 1 < c_.group; ++place) {
-    const Expr element = tir::BufferLoad(load->buffer, {from + Expr(place)});
-    Expr part = ir::Cast(Int(32), ir::CallIntrin(UInt(bits), Intrin::kReinterpret, {element}));
-    part = ir::Make(ir::BinaryOp::kShiftLeft, part, ir::Const(Int(32), place * bits));
-    part = ir::IfThenElse(ir::Greater(c_.rest_of_group, Expr(place)), part, none);
-    word = ir::Make(ir::BinaryOp::kBitOr, word, part);
-  }
+  const Expr from = tir::Substitute(load->indices[0], map);
+  const Expr word = WordOf(c_.group, c_.rest_of_group, [&](int64_t place) {
+    return tir::BufferLoad(load->buffer, {from + Expr(place)});
+  });
   return c_.NeedsCorrection() ? Expr(ir::Binary(ir::BinaryOp::kBitXor, word, k128)) : word;
 }
 
-Stmt TileEmitter::GroupStep(int64_t set, const DotOf& dot, const WordOf& left_at) const {
+Stmt TileEmitter::GroupStep(int64_t set, const DotOf& dot, const LeftGroup& left_at) const {
   ffi::Array<Stmt> step;
   std::vector<Var> right;
   for (size_t v = 0; v < part_.columns.size(); ++v) {

@@ -40,16 +40,8 @@ def matmul(g: Graph, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Sums | None:
     if b_zero is not None:
         y = y.plus(g, -1, g.emit(op.sum(op.astype(a, "int32"), axis=[-1], keepdims=True)), b_zero)
         if a_zero is not None:
-            y = _plus_times(g, y, depth, a_zero, b_zero)
+            y = y.plus(g, depth, a_zero, b_zero)
     return y
-
-
-def _plus_times(g, y, times, *factors):
-    """The sums with `times` times, which may be symbolic, the product of the factors."""
-    if isinstance(times, int):
-        return y.plus(g, times, *factors)
-    number = g.as_expr(g.dims_value([times], ()), "the length of the sums")
-    return y.plus(g, 1, g.emit(op.astype(number, "int32")), *factors)
 
 
 def weight_of_conv(g: Graph, x: Any, weight: Any, w_zero: Any, group: int) -> tuple | None:

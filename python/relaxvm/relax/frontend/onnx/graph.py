@@ -60,8 +60,11 @@ class Sums:
     plain: Any
     offset: np.ndarray | None = None  # that broadcasts
 
-    def plus(self, g: Graph, times: int, *factors: Any) -> Sums:
-        """With `times` times the product of the factors."""
+    def plus(self, g: Graph, times: Any, *factors: Any) -> Sums:
+        """With `times` times, a number that may be symbolic, the product of the factors."""
+        if is_symbolic(times):
+            number = g.as_expr(g.dims_value([times], ()), "a factor of sums")
+            return self.plus(g, 1, g.emit(op.astype(number, "int32")), *factors)
         arrays = [known(f) for f in factors]
         if all(a is not None for a in arrays):
             with np.errstate(over="ignore"):
