@@ -4,9 +4,10 @@
 // where cap(s) is s or softcap * tanh(s / softcap); also as its transpose, v^T softmax(..)^T.
 // A mask that hides exactly the keys behind a query becomes the attribute causal_mask; heads of key
 // and value that are repeated for groups of queries' heads are taken as they were before.
-// Accepted on the way: factors on q, k or the scores; a mask that is added, or chosen by `where`;
-// reshapes around the softmax that keep its last axis; transposed heads, which nn.attention reads
-// in place.
+// Accepted on the way: factors on q, k or the scores, also one for each head (cosine attention);
+// masks that are added, one after the other and to scores whose batch is split into images and
+// windows, or chosen by `where`; reshapes around the softmax that keep its last axis; transposed
+// heads, which nn.attention reads in place.
 // Stage: graph.  Needs: float tensors of rank 3 or 4 with known shapes, values in between used by
 // nothing else.  Keeps: values up to rounding.
 #include <algorithm>
@@ -51,17 +52,28 @@ std::optional<double> NumberIn(const Expr& e) {
   return std::nullopt;
 }
 
+// What is added to scores of a shape: their own, or with the batch as two axes.
+struct AddedMask {
+  Expr mask;
+  ffi::Array<Expr> to;
+};
+
 // What stands between the two products.
 struct Scores {
   Call product;  // q k^T
   double scale = 1;
+  Expr factor;  // of each head, or batch: its last two extents are 1; null: none
   std::optional<double> softcap;
   Expr bias;                   // added to the scaled scores; null: nothing
   std::optional<Call> choice;  // instead of it: where(seen, scores, a number that hides)
 };
 
+Scores NoScores() { return {Call(ffi::UnsafeInit{})}; }
+
 // What is added to a score, or put in its place, so that the exponential is 0.
 constexpr double kHidden = -1e4;
+
+constexpr int kMasks = 4;  // that are added one after the other
 
 class Fuser : public ir::Mutator {
  public:
@@ -208,9 +220,13 @@ class Fuser : public ir::Mutator {
     const size_t rank = qs->size();
     if ((rank != 3 && rank != 4) || ks->size() != rank || vs->size() != rank) return Expr();
     for (size_t d = 0; d + 2 < rank; ++d) {
-      if (!SameDim((*qs)[d], (*ks)[d]) || !SameDim((*qs)[d], (*vs)[d])) return Expr();
+      if (!SameDim((*qs)[d], (*ks)[d]) || !SameDim((*qs)[d], (*vs)[d]) ||
+          !SameDim((*qs)[d], (*out)[d]))
+        return Expr();
     }
-    if (!SameDim((*ks)[rank - 1], (*vs)[rank - (turned ? 1 : 2)])) return Expr();
+    if (!SameDim((*ks)[rank - 1], (*vs)[rank - (turned ? 1 : 2)]) ||
+        !SameDim((*qs)[rank - 2], (*out)[rank - (turned ? 1 : 2)]))
+      return Expr();
     const DLDataType dtype = q->ty.as<ir::TensorTypeObj>()->dtype;
     for (const Expr& e : {Expr(scores->product), k, v, Expr(var)}) {
       if (!IsFloat(dtype) || e->ty.as<ir::TensorTypeObj>()->dtype != dtype) return Expr();
@@ -242,6 +258,14 @@ class Fuser : public ir::Mutator {
     Expr key = Permuted(k, key_perm), value = Permuted(v, value_perm);
     if (rank == 3) {
       for (Expr* e : {&query, &key, &value}) *e = WithOneHead(*e);
+    }
+    if (scores->factor.defined()) {
+      const ffi::Array<Expr> of = WithLeadingOnes(*DimsOf(scores->factor), rank);
+      const Expr heads = rank == 4 ? of[1] : Expr(1);
+      Var factor = builder_.Emit(ops::MakeCall(
+          "reshape",
+          {scores->factor, ir::ShapeExpr(ffi::Array<Expr>{of[0], Expr(1), heads, Expr(1)})}));
+      query = builder_.Emit(ops::MakeCall("multiply", {query, factor}));
     }
     ffi::Map<ffi::String, ffi::Any> attrs{{"scale", scores->scale}};
     if (causal) {
@@ -363,32 +387,20 @@ class Fuser : public ir::Mutator {
       const Call* inner = CallOf(logits, "relax.reshape");
       if (inner == nullptr || !UsedOnce(logits)) return std::nullopt;
       Expr before = (*inner)->args[0];
-      auto from = DimsOf(before), to = DimsOf(e);
-      if (!from || !to || from->size() != to->size() || !SameDim(from->back(), dims->back()))
-        return std::nullopt;
-      for (size_t d = 0; d < from->size(); ++d) {
-        if (!SameDim((*from)[d], (*to)[d])) return std::nullopt;
-      }
+      auto from = DimsOf(before);
+      if (!SameShape(before, e) || !SameDim(from->back(), dims->back())) return std::nullopt;
       logits = before;
     }
     if (!UsedOnce(logits)) return std::nullopt;
     return logits;
   }
 
-  // logits = product * scale [+ bias]
+  // logits = product * scale [+ biases]
   std::optional<Scores> ReadScores(Expr e) {
-    Scores scores{Call(ffi::UnsafeInit{}), 1, std::nullopt, Expr(), std::nullopt};
-    if (const Call* add = CallOf(e, "relax.add")) {
-      for (int side : {0, 1}) {
-        auto own = DimsOf((*add)->args[side]), all = DimsOf(e);
-        if (!own || !all || own->size() != all->size() || !LeadsToProduct((*add)->args[side]))
-          continue;
-        scores.bias = (*add)->args[1 - side];
-        e = (*add)->args[side];
-        break;
-      }
-      if (!scores.bias.defined()) return std::nullopt;
-    } else if (const Call* where = CallOf(e, "relax.where")) {
+    Scores scores = NoScores();
+    std::vector<AddedMask> added;
+    while (std::optional<AddedMask> mask = WithoutMask(&e)) added.push_back(*mask);
+    if (const Call* where = added.empty() ? CallOf(e, "relax.where") : nullptr) {
       Expr other = Hidden(*where);
       if (other.defined()) {
         scores.choice = *where;
@@ -398,7 +410,14 @@ class Fuser : public ir::Mutator {
         if (!scores.bias.defined()) return std::nullopt;
       }
     }
-    return ReadProduct(e, &scores) ? std::optional(scores) : std::nullopt;
+    if (!ReadProduct(e, &scores)) return std::nullopt;
+    for (const AddedMask& mask : added) {
+      Expr bias = InOneBatch(mask, *DimsOf(e));
+      scores.bias = scores.bias.defined()
+                        ? Expr(builder_.Emit(ops::MakeCall("add", {scores.bias, bias})))
+                        : bias;
+    }
+    return scores;
   }
 
   // e = product * scale  or  softcap * tanh(product * scale / softcap)
@@ -410,15 +429,88 @@ class Fuser : public ir::Mutator {
       scores->softcap = scores->scale;
       e = WithoutFactors((*tanh)->args[0], &scores->scale);
     }
+    if (const Call* product = CallOf(e, "relax.multiply")) {
+      for (int side : {0, 1}) {
+        auto of = DimsOf((*product)->args[1 - side]);
+        if (!UsedOnce(e) || !of || !SameShape((*product)->args[side], e) || !OfMatrices(*of))
+          continue;
+        scores->factor = (*product)->args[1 - side];
+        e = WithoutFactors((*product)->args[side], &scores->scale);
+        break;
+      }
+    }
     const Call* product = CallOf(e, "relax.matmul");
     if (product == nullptr || !UsedOnce(e)) return false;
     scores->product = *product;
     return true;
   }
 
-  bool LeadsToProduct(const Expr& e) {
-    Scores scores{Call(ffi::UnsafeInit{}), 1, std::nullopt, Expr(), std::nullopt};
-    return ReadProduct(e, &scores);
+  // Has a tensor of these extents one number for each matrix of a batch?
+  static bool OfMatrices(const ffi::Array<Expr>& dims) {
+    const size_t rank = dims.size();
+    return rank >= 3 && ir::IsIntValue(dims[rank - 1], 1) && ir::IsIntValue(dims[rank - 2], 1);
+  }
+
+  bool LeadsToProduct(Expr e, int masks = kMasks) {
+    Scores scores = NoScores();
+    return ReadProduct(e, &scores) || (masks > 0 && WithoutMask(&e, masks - 1).has_value());
+  }
+
+  // What is added to the scores `e`, which become those below; nothing when nothing is.
+  std::optional<AddedMask> WithoutMask(Expr* e, int masks = kMasks) {
+    auto all = DimsOf(*e);
+    if (!all || !UsedOnce(*e)) return std::nullopt;
+    const Call* merged = CallOf(*e, "relax.reshape");
+    const Expr sum = merged ? (*merged)->args[0] : *e;
+    const Call* add = CallOf(sum, "relax.add");
+    auto to = DimsOf(sum);
+    if (add == nullptr || !to || !UsedOnce(sum)) return std::nullopt;
+    if (merged != nullptr && !SplitsBatch(*all, *to)) return std::nullopt;
+    for (int side : {0, 1}) {
+      Expr below = (*add)->args[side];
+      if (!SameShape(below, sum)) continue;
+      if (merged != nullptr) {
+        const Call* split = UsedOnce(below) ? CallOf(below, "relax.reshape") : nullptr;
+        if (split == nullptr || !SameShape((*split)->args[0], *e)) continue;
+        below = (*split)->args[0];
+      }
+      if (!LeadsToProduct(below, masks)) continue;
+      *e = below;
+      return AddedMask{(*add)->args[1 - side], *to};
+    }
+    return std::nullopt;
+  }
+
+  // [images * windows, ..] and [images, windows, ..]?
+  bool SplitsBatch(const ffi::Array<Expr>& merged, const ffi::Array<Expr>& split) const {
+    if (split.size() != merged.size() + 1) return false;
+    for (size_t d = 1; d < merged.size(); ++d) {
+      if (!SameDim(merged[d], split[d + 1])) return false;
+    }
+    return true;
+  }
+
+  // The mask as it is added to scores of `dims`.
+  Expr InOneBatch(const AddedMask& added, const ffi::Array<Expr>& dims) {
+    if (added.to.size() == dims.size()) return added.mask;
+    ffi::Array<Expr> of = WithLeadingOnes(*DimsOf(added.mask), added.to.size());
+    Expr mask = added.mask;
+    const bool one = ir::IsIntValue(of[0], 1) && ir::IsIntValue(of[1], 1);
+    if (!one) {
+      of.Set(0, added.to[0]);
+      of.Set(1, added.to[1]);
+      mask = builder_.Emit(ops::MakeCall("broadcast_to", {mask, ir::ShapeExpr(of)}));
+    }
+    ffi::Array<Expr> shape = {one ? Expr(1) : dims[0]};
+    for (size_t d = 2; d < of.size(); ++d) shape.push_back(of[d]);
+    return builder_.Emit(ops::MakeCall("reshape", {mask, ir::ShapeExpr(shape)}));
+  }
+
+  static ffi::Array<Expr> WithLeadingOnes(const ffi::Array<Expr>& dims, size_t rank) {
+    ffi::Array<Expr> all;
+    for (size_t i = dims.size(); i < rank; ++i) all.push_back(Expr(1));
+    for (const Expr& d : dims) all.push_back(d);
+    return all;
   }
 
   // where(seen, scores, c) = scores + where(seen, 0, c) for a c that drowns any score.
@@ -480,7 +572,11 @@ class Fuser : public ir::Mutator {
 
   bool SameShape(const Expr& a, const Expr& b) const {
     auto x = DimsOf(a), y = DimsOf(b);
-    return x && y && x->size() == y->size();
+    if (!x || !y || x->size() != y->size()) return false;
+    for (size_t d = 0; d < x->size(); ++d) {
+      if (!SameDim((*x)[d], (*y)[d])) return false;
+    }
+    return true;
   }
 
   // The mask as [batch, heads, queries, keys]; null when it has no such form.
@@ -488,9 +584,7 @@ class Fuser : public ir::Mutator {
     if (!bias.defined()) return Expr();
     auto dims = DimsOf(bias);
     if (!dims || dims->size() > rank) return Expr();
-    ffi::Array<Expr> shape;
-    for (size_t i = dims->size(); i < rank; ++i) shape.push_back(Expr(1));
-    for (const Expr& d : *dims) shape.push_back(d);
+    ffi::Array<Expr> shape = WithLeadingOnes(*dims, rank);
     if (rank == 3) shape = {shape[0], Expr(1), shape[1], shape[2]};
     if (shape.size() == dims->size()) return bias;
     return builder_.Emit(ops::MakeCall("reshape", {bias, ir::ShapeExpr(shape)}));

@@ -89,7 +89,47 @@ def depths_first(
     return emit(op.permute_dims(out, [0, 3, 1, 2]))
 
 
-FORMS = [added_mask, chosen_mask, scaled_operands, merged_rows, one_head, capped, depths_first]
+def of_each_head(*values: float) -> relax.Constant:
+    return relax.const(np.array(values, "float32").reshape(HEADS, 1, 1), "float32")
+
+
+def cosine(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    s = emit(op.multiply(scores(emit, q, k), of_each_head(0.25, 0.4)))
+    return weighted(emit, emit(op.nn.softmax(emit(op.add(s, mask)))), v)
+
+
+def cosine_one_head(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    s = emit(op.matmul(q, emit(op.permute_dims(k, [0, 2, 1]))))
+    by = emit(op.sum(emit(op.squeeze(mask, [1])), axis=[2], keepdims=True))
+    s = emit(op.multiply(emit(op.multiply(by, s)), number(0.02)))
+    return emit(op.matmul(emit(op.nn.softmax(s)), v))
+
+
+def windows(emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var) -> relax.Var:
+    """A bias of each head, then a mask of each window, the batch apart as images and windows."""
+    s = emit(op.multiply(scores(emit, q, k), number(0.25)))
+    s = emit(op.add(of_each_head(1.0, 2.0), s))
+    batch, many, queries, keys = s.ty.shape
+    split = emit(op.reshape(s, relax.ShapeExpr([1, batch, many, queries, keys])))
+    hidden = emit(op.expand_dims(emit(op.multiply(mask, number(-100.0))), 0))
+    s = emit(op.reshape(emit(op.add(split, hidden)), relax.ShapeExpr(list(s.ty.shape))))
+    return weighted(emit, emit(op.nn.softmax(s)), v)
+
+
+FORMS = [
+    added_mask,
+    chosen_mask,
+    scaled_operands,
+    merged_rows,
+    one_head,
+    capped,
+    depths_first,
+    cosine,
+    cosine_one_head,
+    windows,
+]
 
 
 def depths_first_one_head(
@@ -174,10 +214,55 @@ def weights_read_twice(
     return emit(op.multiply(out, emit(op.sum(across))))
 
 
-@pytest.mark.parametrize("form", [other_axis, scores_read_twice, weights_read_twice])
+def broadcast_by_the_mask(
+    emit: Emit, q: relax.Var, k: relax.Var, v: relax.Var, mask: relax.Var
+) -> relax.Var:
+    """Scores of one query, which the mask makes those of many."""
+    first = emit(op.strided_slice(q, [1], [0], [1]))
+    s = emit(op.add(scores(emit, first, k), emit(op.permute_dims(mask, [0, 1, 3, 2]))))
+    return weighted(emit, emit(op.nn.softmax(s)), v)
+
+
+@pytest.mark.parametrize(
+    "form", [other_axis, scores_read_twice, weights_read_twice, broadcast_by_the_mask]
+)
 def test_what_is_something_else_stays(form: Callable[..., relax.Var]) -> None:
     before = module(form)
     assert FuseAttention()(before).script() == before.script()
+
+
+def windowed(images: int) -> relaxvm.IRModule:
+    """Three windows for each image, their masks shared by all images; a bias of each head shared by all."""
+    sizes = {"q": [images * 3, 2, 5, 16], "k": [images * 3, 2, 16, 5], "v": [images * 3, 2, 5, 16]}
+    sizes |= {"mask": [3, 1, 5, 5], "bias": [1, 1, 2, 5, 5]}
+    params = [relax.Var(name, relax.TensorType(dims, "float32")) for name, dims in sizes.items()]
+    q, k, v, mask, bias = params
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            s = builder.emit(op.matmul(q, k))
+            for added in (mask, bias):
+                s = builder.emit(op.reshape(s, [images, 3, 2, 5, 5]))
+                s = builder.emit(op.add(s, added))
+                s = builder.emit(op.reshape(s, [images * 3, 2, 5, 5]))
+            out = builder.emit_output(op.matmul(builder.emit(op.nn.softmax(s)), v))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("images", [1, 4])
+def test_masks_of_windows_are_shared_by_the_images(images: int) -> None:
+    before = windowed(images)
+    after = FuseAttention()(before)
+    assert after.script().count("R.nn.attention_bias") == 1
+    rng = np.random.default_rng(4)
+    sizes = [[int(d) for d in p.ty.shape] for p in before["main"].params]
+    values = [rng.standard_normal(dims, dtype="float32") for dims in sizes]
+    results = []
+    for mod in (before, after):
+        vm = relax.VirtualMachine(relaxvm.compile(mod, relax_pipeline="zero"), relaxvm.cpu())
+        results.append(vm["main"](*[relaxvm.runtime.tensor(a) for a in values]).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(("dtype", "lowest"), [("float16", -65504.0), ("bfloat16", -1e38)])
