@@ -32,6 +32,9 @@ CASES = [
     (72, (4, 11), 3, 1, 1, (1, 1, 1, 1)),  # three vectors at once
     (184, (3, 11), 5, 1, 1, (2, 2, 2, 2)),  # vectors left over
     (92, (3, 12), 3, 1, 1, (1, 1, 1, 1)),  # and lanes
+    (40, (3, 14), 5, 1, 1, (2, 2, 2, 2)),  # other neighbours than usual: seven,
+    (72, (3, 10), 3, 1, 1, (1, 1, 1, 1)),  # five,
+    (24, (5, 33), 5, 2, 1, (2, 2, 2, 2)),  # six, the last tile moved back
 ]
 
 

@@ -3,10 +3,10 @@
 // over rows).
 //
 // Several neighbours of a third axis are computed together when they share loads: a depthwise
-// filter is read once for four pixels, and what two pixels' windows have in common as well, because
-// the innermost axis of the window is unrolled.  Padding is not tested element by element: loops
-// over the window are cut to what lies inside, and along the neighbours' axis only the tiles at the
-// edges choose, for each of their sums, whether an element counts.
+// filter is read once for four to eight pixels, and what two pixels' windows have in common as
+// well, because the innermost axis of the window is unrolled.  Padding is not tested element by
+// element: loops over the window are cut to what lies inside, and along the neighbours' axis only
+// the tiles at the edges choose, for each of their sums, whether an element counts.
 #include <algorithm>
 
 #include "schedule/cpu/cpu.h"
@@ -25,7 +25,7 @@ using tir::ForKind;
 using tir::SeqStmt;
 
 constexpr int64_t kNeighbours = 4;
-constexpr int64_t kSums = 8;         // at once: as many as multiply-adds are under way
+constexpr int64_t kSums = 8;         // at once: as many as multiply-adds are under way, or one less
 constexpr int64_t kMaxUnrolled = 8;  // of the window's innermost axis
 
 // The window's axis number `axis` runs from `least` on, or up to `end`: formulas of the spatial
@@ -298,8 +298,21 @@ class WindowEmitter {
     neighbours_ = machine.num_vectors >= 32 ? kNeighbours : kNeighbours / 2;
     auto columns = ir::AsInt(vector_.extent);
     if (columns.has_value() && columns.value() <= lanes_) neighbours_ *= 2;
-    if (auto known = ir::AsInt(outer_.back().extent))
+    if (auto known = ir::AsInt(outer_.back().extent)) {
       neighbours_ = std::min(neighbours_, std::max<int64_t>(1, known.value()));
+      if (machine.num_vectors >= 32) neighbours_ = LeastComputed(*known);
+    }
+  }
+
+  // As many neighbours as usual, unless with more, or fewer, the tiles along `extent` have a tenth
+  // less to compute.
+  int64_t LeastComputed(int64_t extent) const {
+    const auto computed = [&](int64_t n) { return (extent + n - 1) / n * n; };
+    int64_t best = neighbours_;
+    for (int64_t n = kNeighbours; n <= kSums && n <= extent; ++n) {
+      if (computed(n) * 10 <= computed(best) * 9) best = n;
+    }
+    return best;
   }
 
   bool UsesNear(const Expr& e) const {
@@ -310,7 +323,7 @@ class WindowEmitter {
   // each value of `tile`.  What one tile reads of a chunk of the vector axis, and the filter, stay
   // in the first cache until the next tile reads them.
   Stmt Blocks(const Expr& near, const Axis& tile, int64_t count = 1, bool edge = false) {
-    const int64_t most = VectorsOfBlock(std::clamp<int64_t>(kSums / count, 1, 4));
+    const int64_t most = VectorsOfBlock(std::clamp<int64_t>((kSums + count - 2) / count, 1, 4));
     const int64_t chunk = std::max<int64_t>(1, VectorsAtOnce(count) / most);
     const Expr all = analyzer_->Simplify(ir::FloorDiv(vector_.extent, most * lanes_));
     const bool fits = ir::AsInt(all).value_or(chunk + 1) <= chunk;
