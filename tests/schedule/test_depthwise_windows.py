@@ -200,3 +200,15 @@ def test_padding_that_depends_on_the_size_is_not_written(target: str) -> None:
         pad = (size[1] % 2, size[2] % 2, 1, 1)
         want = reference(data, w, 2, 1, pad)
         np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(data)).numpy(), want)
+
+
+@pytest.mark.parametrize(("width", "tasks"), [(4, 9), (12, 27)])
+def test_channels_are_cut_for_the_second_cache(width: int, tasks: int) -> None:
+    """Seven rows of 480 channels fill half of Haswell's second cache when they are longer than nine places."""
+    w = RNG.integers(-3, 4, (7, 7, 1, 480)).astype("float32")
+    x = RNG.integers(-3, 4, (1, 9, width, 480)).astype("float32")
+    mod, target = build(x.shape, "float32", w, 1, 1, (3, 3, 3, 3)), "llvm -mcpu=haswell"
+    text = relaxvm.compile(mod, target=target, stop_after="scheduled").script()
+    assert f"T.parallel(T.int64({tasks})" in text  # 9 rows of each group of channels
+    got = machine(mod, target)["main"](relaxvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(got, np.maximum(reference(x, w, 1, 1, (3, 3, 3, 3)), 0))

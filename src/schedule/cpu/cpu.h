@@ -64,6 +64,12 @@ void JoinSpreads(std::vector<Stage>* loops, const Machine& traits, arith::Analyz
 // An elementwise stage whose one axis is shorter than a vector.
 Stmt EmitPartial(const Stage& flat, const Machine& traits, arith::Analyzer* analyzer);
 
+// A reduction over windows along the last two axes but one whose last axis is cut in groups, one
+// after the other over all rows, so that the second cache holds what the windows of a row read;
+// nothing where it does so anyway.
+std::optional<Stage> CutWindows(const Stage& stage, const Machine& machine,
+                                arith::Analyzer* analyzer);
+
 // A reduction with spatial axis `vector` along the lanes.
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer);

@@ -112,6 +112,10 @@ class SingleStage {
     // share what they read with their neighbours.
     const bool window =
         flat.combine != Combine::kNone && row.spatial[0].var.same_as(flat.spatial.back().var);
+    if (window) {
+      if (const auto cut = CutWindows(flat, context_->machine, &context_->analyzer))
+        return EmitWhole(*cut);
+    }
     if (window && OneAxisIsWalked(flat, rows)) {
       // Neighbours share what they read, blocks are tasks.
       row.spatial.insert(row.spatial.begin(), rows.back());

@@ -515,7 +515,62 @@ class WindowEmitter {
   std::optional<EdgeReader::Column> column_;
 };
 
+// Do the windows of neighbouring rows read some of the same?
+bool RowsOverlap(const Stage& stage, const Axis& row, arith::Analyzer* analyzer) {
+  bool overlap = false;
+  tir::PostOrderVisit(tir::Evaluate(stage.value), [&](const ffi::ObjectRef& node) {
+    const auto* load = node.as<BufferLoadObj>();
+    if (load == nullptr || overlap) return;
+    for (const Axis& axis : stage.reduce) {
+      const auto linear = LinearOffset::Of(load->indices[0], {row, axis});
+      if (!linear.has_value()) return;
+      const auto step = ir::AsInt(analyzer->Simplify(linear->Coeff(row.var)));
+      const auto reach = ir::AsInt(analyzer->Simplify(linear->Coeff(axis.var) * axis.extent));
+      overlap = overlap || (step.value_or(0) > 0 && *step < reach.value_or(0));
+    }
+  });
+  return overlap;
+}
+
+// In how many groups the last axis is cut so that what the windows of one row read stays in the
+// second cache until those of the next row read most of it again: 1 where it does as a whole.
+int64_t GroupsForCache(const Stage& stage, const Machine& machine) {
+  const size_t rank = stage.spatial.size();
+  if (rank < 3 || stage.reduce.size() < 2) return 1;
+  const int64_t columns = ir::AsInt(stage.spatial[rank - 1].extent).value_or(0);
+  int64_t bytes = ir::AsInt(stage.spatial[rank - 2].extent).value_or(0) * columns *
+                  SizeInBytes(stage.value.dtype());
+  for (size_t i = 0; i + 1 < stage.reduce.size(); ++i)
+    bytes *= ir::AsInt(stage.reduce[i].extent).value_or(0);
+  const int64_t width = kSums / kNeighbours * machine.Lanes(SizeInBytes(stage.value.dtype()));
+  if (bytes <= machine.l2_bytes / 2 || columns % width != 0) return 1;
+  for (int64_t groups = 2; groups < columns / width; ++groups) {
+    if (columns / width % groups == 0 && bytes / groups <= machine.l2_bytes / 4) return groups;
+  }
+  return columns / width;
+}
+
 }  // namespace
+
+std::optional<Stage> CutWindows(const Stage& stage, const Machine& machine,
+                                arith::Analyzer* analyzer) {
+  const int64_t groups = GroupsForCache(stage, machine);
+  if (groups == 1 || !RowsOverlap(stage, *(stage.spatial.end() - 3), analyzer)) return std::nullopt;
+  Stage cut = stage;
+  const Axis whole = stage.spatial.back();
+  const Expr width = ir::AsInt(whole.extent).value() / groups;
+  const Axis group{Var("group", Int(64)), Expr(groups)};
+  const Axis inner{Var(whole.var->name, Int(64)), width};
+  cut.spatial.back() = inner;
+  cut.spatial.insert(cut.spatial.end() - 3, group);
+  ffi::Map<Var, Expr> map;
+  map.Set(whole.var, group.var * width + inner.var);
+  const auto rewrite = [&](const Expr& e) { return tir::Substitute(e, map); };
+  cut.value = rewrite(cut.value);
+  if (cut.finish.defined()) cut.finish = rewrite(cut.finish);
+  cut.indices = cut.indices.Map(rewrite);
+  return cut;
+}
 
 Stmt EmitWindow(const Stage& flat, size_t vector, int64_t lanes, const Machine& traits,
                 arith::Analyzer* analyzer) {
