@@ -225,7 +225,12 @@ std::optional<ContractionEmitter::DepthBlocks> ContractionEmitter::ChooseDepthBl
   const int64_t each_step = c_.GroupInB() * size * width_;
   int64_t bytes = depth.value() * each_step;
   if (bytes <= machine_.l2_bytes / 2 && !FewRowsStay(depth.value())) return std::nullopt;
-  const int64_t block = std::max<int64_t>(machine_.l2_bytes / 16, kFewestStepsOfBlock * each_step);
+  // Long blocks: sums are read and stored again for each.  A tile's rows of a block stay in the
+  // first cache while panel after panel passes, a panel in a quarter of the second one.
+  const DLDataType left = Buffer(c_.LoadOf(c_.a)->buffer).elem_dtype();
+  const int64_t steps = machine_.l1_bytes * 3 / 4 / (rows_ * c_.group * SizeInBytes(left));
+  const int64_t block =
+      std::min<int64_t>(machine_.l2_bytes / 4, std::max(steps, kFewestStepsOfBlock) * each_step);
   size_t axis = 0;
   int64_t outside = 1;
   auto extent = [&](size_t i) { return ir::AsInt(c_.stage.reduce[i].extent).value(); };
