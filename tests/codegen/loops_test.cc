@@ -154,6 +154,25 @@ TEST(Vectors, StridedReversedAndGatheredLoads) {
   }
 }
 
+TEST(Vectors, LanesAFewElementsApart) {
+  // Neighbours change places, written as products and as differences; pairs backwards.
+  Var i = Index("i"), v = Index("v");
+  Buffer x("x", {Expr(4), Expr(16)}, Float(32)), y("y", {Expr(3), Expr(4), Expr(16)}, Float(32));
+  const Expr odd = ir::FloorMod(v, 2), pair = ir::FloorDiv(v, 2);
+  Stmt body =
+      tir::SeqStmt({BufferStore(y, x.Load({i, pair * 2 + (Expr(1) - odd)}), {Expr(0), i, v}),
+                    BufferStore(y, x.Load({i, v + 1 - odd * 2}), {Expr(1), i, v}),
+                    BufferStore(y, x.Load({i, Expr(14) - pair * 2 + odd}), {Expr(2), i, v})});
+  Kernel kernel(PrimFunc({x, y}, Serial(i, 4, Vector(v, 16, body))));
+  std::vector<float> a = Ramp(64), c(192);
+  kernel.Must({View(a.data(), {4, 16}, Float(32)), View(c.data(), {3, 4, 16}, Float(32))});
+  for (int k = 0; k < 64; ++k) {
+    EXPECT_EQ(c[k], a[k ^ 1]);
+    EXPECT_EQ(c[64 + k], a[k ^ 1]);
+    EXPECT_EQ(c[128 + k], a[k / 16 * 16 + 14 - k % 16 / 2 * 2 + k % 2]);
+  }
+}
+
 TEST(Vectors, ScatteredAndReversedStores) {
   Var v = Index("v");
   Buffer x("x", {Expr(8)}, Int(64)), y("y", {Expr(32)}, Int(64)), z("z", {Expr(8)}, Int(64));

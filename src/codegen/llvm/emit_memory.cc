@@ -82,6 +82,16 @@ void ProgramEmitter::AddIndex(const Expr& index, Value* stride, Address* address
     AddIndex(binary->a, stride, address);
     return AddIndex(binary->b, stride, address);
   }
+  if (binary != nullptr && binary->op == ir::BinaryOp::kSub) {
+    AddIndex(binary->a, stride, address);
+    return AddIndex(binary->b, b_.CreateNeg(stride), address);
+  }
+  if (binary != nullptr && binary->op == ir::BinaryOp::kMul) {
+    for (const auto& [one, other] : {std::pair(binary->a, binary->b), {binary->b, binary->a}}) {
+      const auto* shared = one.as<ir::BroadcastObj>();
+      if (shared != nullptr) return AddIndex(other, scaled(EvalIndex(shared->value)), address);
+    }
+  }
   Value* lanes = b_.CreateMul(EvalIndex(index), ops_.Splat(stride, index.dtype().lanes));
   address->lane_offsets =
       address->lane_offsets ? b_.CreateAdd(address->lane_offsets, lanes) : lanes;
@@ -191,13 +201,14 @@ Value* ProgramEmitter::LoadSpaced(const BufferSlot& slot, const Address& address
 // element to the last one, shuffled into place.  Null: they lie otherwise.
 Value* ProgramEmitter::LoadPicked(const BufferSlot& slot, const Address& address, Value* mask) {
   auto* offsets = llvm::dyn_cast_or_null<llvm::Constant>(address.lane_offsets);
-  if (offsets == nullptr || address.lane_stride != nullptr) return nullptr;
+  auto* step = llvm::dyn_cast_or_null<llvm::ConstantInt>(address.lane_stride);
+  if (offsets == nullptr || (step == nullptr && address.lane_stride != nullptr)) return nullptr;
   std::vector<int64_t> at;
   for (int i = 0; i < address.lanes; ++i) {
     const auto* lane = llvm::dyn_cast_or_null<llvm::ConstantInt>(
         offsets->getAggregateElement(static_cast<unsigned>(i)));
     if (lane == nullptr) return nullptr;
-    at.push_back(lane->getSExtValue());
+    at.push_back(lane->getSExtValue() + (step != nullptr ? i * step->getSExtValue() : 0));
   }
   const auto [low, high] = std::minmax_element(at.begin(), at.end());
   const int64_t first = *low, reach = *high - *low;
