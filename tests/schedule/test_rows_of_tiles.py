@@ -107,3 +107,24 @@ def test_a_last_vector_that_is_narrower_leaves_one_step_at_a_time(
     text = relaxvm.compile(builder.get(), target=target, stop_after="scheduled").script()
     loops = re.split(r"for .* in (?!T\.vectorized)", text)
     assert next(count for loop in loops if (count := loop.count("T.fma("))) == products
+
+
+@pytest.mark.parametrize(("channels", "rows"), [(512, 5), (520, 14)])
+def test_rows_in_one_set_of_the_cache_are_few(channels: int, rows: int) -> None:
+    """Every second pixel of 512 floats lies 4096 bytes behind the one before, which is one set of an L1 cache."""
+    w = RNG.integers(-3, 4, (1, 1, channels, 64)).astype("float32")
+    x = relax.Var("x", relax.TensorType([1, 28, 28, channels], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = op.nn.conv2d(x, relax.const(w), 2, data_layout="NHWC", kernel_layout="HWIO")
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    module = builder.get()
+    text = relaxvm.compile(module, target="llvm -mcpu=znver4", stop_after="scheduled").script()
+    sizes = [int(n) for n in re.findall(r"acc\w* = T.alloc_buffer\(\(T.int64\((\d+)\),", text)]
+    assert sizes[0] == (rows * 64 if rows == 5 else rows * 32)  # columns of a tile
+    vm = relaxvm.VirtualMachine(relaxvm.compile(module, target="llvm"), relaxvm.cpu())
+    data = RNG.integers(-3, 4, (1, 28, 28, channels)).astype("float32")
+    want = data[:, ::2, ::2] @ w[0, 0]
+    np.testing.assert_array_equal(vm["main"](relaxvm.runtime.tensor(data)).numpy(), want)

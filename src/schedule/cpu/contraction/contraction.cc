@@ -157,6 +157,7 @@ int64_t ContractionEmitter::MostRows(int64_t vectors) const {
   }
   if (c_.side_by_side.has_value())  // what all rows are multiplied with stays in registers
     most = machine_.num_vectors - 2 - c_.side_by_side->depth;
+  most = std::min(most, RowsInFirstCache());
   return std::clamp<int64_t>(most, c_.side_by_side.has_value() ? 4 : 1, 16);
 }
 

@@ -52,6 +52,8 @@ class ContractionEmitter {
 
   // What fits into the registers beside `vectors` of columns: docs/design/cpu_schedule.md.
   int64_t MostRows(int64_t vectors) const;
+  // Rows of A whose elements the first cache keeps from one step of the sum to the next.
+  int64_t RowsInFirstCache() const;
 
   void ChooseRows();
 

@@ -54,6 +54,18 @@ void ContractionEmitter::JoinLines() {
   c_.line_width = *width;
 }
 
+int64_t ContractionEmitter::RowsInFirstCache() const {
+  // A way has 64 lines of 64 bytes: rows so far apart, or a multiple of it, share one set.
+  constexpr int64_t kBytesOfWay = 4096;
+  const int64_t rows = machine_.l1_bytes / kBytesOfWay * 3 / 4;  // the other ways are for B
+  const auto* load = c_.LoadOf(c_.a);
+  const auto linear = LinearOffset::Of(load->indices[0], {c_.row});
+  if (!linear.has_value()) return machine_.l1_bytes;
+  const auto step = ir::AsInt(analyzer_->Simplify(linear->Coeff(c_.row.var)));
+  const int64_t apart = step.value_or(0) * SizeInBytes(Buffer(load->buffer).elem_dtype());
+  return apart != 0 && apart % kBytesOfWay == 0 ? rows : machine_.l1_bytes;
+}
+
 void ContractionEmitter::ChooseLines() {
   const int64_t all = width_ / lanes_, width = c_.line_width;
   int64_t best = 0;
