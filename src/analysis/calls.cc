@@ -98,6 +98,12 @@ bool OverwritesArguments(const Expr& value) {
   return name == "relax.call_tir_inplace" || name == "relax.call_inplace_packed";
 }
 
+std::optional<tvm::ffi::Array<Expr>> DimsOf(const Expr& e) {
+  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
+  if (tensor == nullptr || !tensor->GetShape().has_value()) return std::nullopt;
+  return tensor->GetShape().value();
+}
+
 bool GivesNewObject(const Expr& value) {
   auto* call = value.as<ir::CallObj>();
   if (call == nullptr) return false;

@@ -24,6 +24,9 @@ bool CallsTensorProgram(const ir::Expr& value);
 // Is `value` the call of the operator `name` ("relax.reshape")?
 bool CallsOp(const ir::Expr& value, const char* name);
 
+// The extents of a tensor; absent for anything else and where they are not known.
+std::optional<tvm::ffi::Array<ir::Expr>> DimsOf(const ir::Expr& e);
+
 // Does the value of a binding hold sequences of its own: an If or a match?
 bool Branches(const ir::Expr& value);
 // May evaluating `value` (the value of a binding, in normal form) do more than give a result?  An

@@ -11,6 +11,7 @@
 
 namespace relaxvm::passes {
 
+using analysis::DimsOf;
 using ir::Call;
 using ir::Expr;
 using ir::Var;
@@ -39,12 +40,6 @@ bool OfMatrices(const ffi::Array<Expr>& dims) {
 Scores NoScores() { return {Call(ffi::UnsafeInit{})}; }
 
 }  // namespace
-
-std::optional<ffi::Array<Expr>> DimsOf(const Expr& e) {
-  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
-  if (tensor == nullptr || !tensor->GetShape().has_value()) return std::nullopt;
-  return tensor->GetShape().value();
-}
 
 ffi::Array<Expr> WithLeadingOnes(const ffi::Array<Expr>& dims, size_t rank) {
   ffi::Array<Expr> all;
@@ -221,7 +216,7 @@ Expr ScoreReader::Masked(const Call& where, Expr* scores) {
     const bool half = where->args[side]->ty.as<ir::TensorTypeObj>()->dtype == Float(16);
     if (!number.has_value() || !(*number <= (half ? -6e4 : -1e30))) continue;
     const Expr& other = where->args[3 - side];
-    if (!LeadsToProduct(other)) continue;
+    if (!LeadsToProduct(other, 0)) continue;
     *scores = other;
     Expr zero = builder_->Emit(ops::MakeCall("zeros_like", {where->args[side]}));
     ffi::Array<Expr> args = side == 1 ? ffi::Array<Expr>{where->args[0], where->args[1], zero}
@@ -235,7 +230,7 @@ Expr ScoreReader::Masked(const Call& where, Expr* scores) {
 Expr ScoreReader::Hidden(const Call& where) {
   std::optional<double> number = NumberOf(where->args[2]);
   if (!number.has_value() || !(*number <= kHidden)) return Expr();
-  return LeadsToProduct(where->args[1]) ? where->args[1] : Expr();
+  return LeadsToProduct(where->args[1], 0) ? where->args[1] : Expr();
 }
 
 Expr ScoreReader::WithoutFactors(Expr e, double* scale) {

@@ -12,9 +12,6 @@ namespace relaxvm::passes {
 
 namespace ffi = tvm::ffi;
 
-// The extents of a tensor of known rank.
-std::optional<ffi::Array<ir::Expr>> DimsOf(const ir::Expr& e);
-
 // `dims` with ones in front, `rank` of them.
 ffi::Array<ir::Expr> WithLeadingOnes(const ffi::Array<ir::Expr>& dims, size_t rank);
 
@@ -65,7 +62,8 @@ class ScoreReader {
 
   std::optional<double> NumberOf(const ir::Expr& e, int depth = 0);
   bool ReadProduct(ir::Expr e, Scores* scores);
-  bool LeadsToProduct(ir::Expr e, int masks = kMasks);
+  // Is it a product, below up to so many masks?
+  bool LeadsToProduct(ir::Expr e, int masks);
   std::optional<AddedMask> WithoutMask(ir::Expr* e, int masks = kMasks);
   bool SplitsBatch(const ffi::Array<ir::Expr>& merged, const ffi::Array<ir::Expr>& split) const;
   ir::Expr InOneBatch(const AddedMask& added, const ffi::Array<ir::Expr>& dims);

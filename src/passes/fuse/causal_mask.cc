@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analysis/calls.h"
 #include "ops/op_def.h"
 #include "passes/fuse/constant_number.h"
 
 namespace relaxvm::passes {
 namespace {
 
+using analysis::DimsOf;
 using ir::BinaryOp;
 using ir::Call;
 using ir::Expr;
@@ -21,12 +23,6 @@ using ValueOf = std::function<Expr(const Expr&)>;
 constexpr int64_t kMaxConstant = int64_t{1}
                                  << 24;  // elements of a constant mask that are looked at
 constexpr int kMaxDepth = 64;
-
-std::optional<ffi::Array<Expr>> DimsOf(const Expr& e) {
-  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
-  if (tensor == nullptr || !tensor->GetShape().has_value()) return std::nullopt;
-  return tensor->GetShape().value();
-}
 
 const std::unordered_map<std::string, BinaryOp>& Binaries() {
   static const auto* table = new std::unordered_map<std::string, BinaryOp>{

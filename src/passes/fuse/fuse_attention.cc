@@ -25,6 +25,7 @@
 namespace relaxvm::passes {
 namespace {
 
+using analysis::DimsOf;
 using ir::Call;
 using ir::Expr;
 using ir::Var;

@@ -4,19 +4,16 @@
 
 #include <algorithm>
 
+#include "analysis/calls.h"
+
 namespace relaxvm::passes::layout {
 
+using analysis::DimsOf;
 using ir::Call;
 using ir::Expr;
 using ir::Var;
 
 namespace {
-
-std::optional<Dims> DimsOf(const Expr& e) {
-  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
-  if (tensor == nullptr || !tensor->GetShape().has_value()) return std::nullopt;
-  return tensor->GetShape().value();
-}
 
 ffi::Array<ffi::Any> Axes(const Perm& perm) {
   ffi::Array<ffi::Any> axes;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/calls.h"
 #include "ops/op_def.h"
 #include "passes/pass.h"
 #include "passes/rewrite/rewrite.h"
@@ -25,6 +26,8 @@ inline analysis::Pattern CallOf(const char* name, std::vector<analysis::Pattern>
 }
 
 // The call of operator `name` that `e` is, looking through variables; null when it is none.
+using analysis::DimsOf;
+
 inline const ir::CallObj* AsCallOf(const analysis::PatternMatcher& matched, const ir::Expr& e,
                                    const char* name) {
   const ir::Expr value = matched.LookThrough(e);
@@ -33,10 +36,6 @@ inline const ir::CallObj* AsCallOf(const analysis::PatternMatcher& matched, cons
   return op != nullptr && op->name == std::string("relax.") + name ? call : nullptr;
 }
 
-inline ffi::Optional<ffi::Array<ir::Expr>> DimsOf(const ir::Expr& e) {
-  const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
-  return tensor == nullptr ? std::nullopt : tensor->GetShape();
-}
 inline int64_t RankOf(const ir::Expr& e) {
   const auto* tensor = e->ty.defined() ? e->ty.as<ir::TensorTypeObj>() : nullptr;
   return tensor == nullptr ? -1 : tensor->ndim;
