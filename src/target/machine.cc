@@ -10,6 +10,7 @@ struct Row {
   std::string_view cpu;
   int64_t l1_kib, l2_kib, l3_kib;
   int64_t fetch_ahead = 0;
+  bool one_of_64_bytes = false;  // multiply-add of registers of 64 bytes in a cycle
 };
 
 // By name.
@@ -36,21 +37,24 @@ constexpr Row kRows[] = {
     {"cortex-x1", 64, 1024, 4096},
     {"graniterapids", 48, 2048, 65536},
     {"haswell", 32, 256, 8192},
+    {"icelake-client", 48, 512, 8192, 0, true},
     {"icelake-server", 48, 1280, 32768},
     {"nehalem", 32, 256, 8192},
     {"neoverse-n1", 64, 1024, 32768},
     {"neoverse-n2", 64, 1024, 32768},
     {"neoverse-v1", 64, 1024, 32768},
     {"neoverse-v2", 64, 1024, 65536},
+    {"rocketlake", 48, 512, 16384, 0, true},
     {"sandybridge", 32, 256, 8192},
     {"sapphirerapids", 48, 2048, 65536},
     {"skylake", 32, 256, 8192},
     {"skylake-avx512", 32, 1024, 16384},
     {"thunderx2t99", 32, 256, 32768},
+    {"tigerlake", 48, 1280, 12288, 0, true},
     {"znver1", 32, 512, 8192},
     {"znver2", 32, 512, 16384},
     {"znver3", 32, 512, 32768},
-    {"znver4", 32, 1024, 32768},
+    {"znver4", 32, 1024, 32768, 0, true},
     {"znver5", 48, 1024, 32768, 2048},
 };
 // clang-format on
@@ -63,6 +67,7 @@ void DescribeCpu(std::string_view cpu, Machine* machine) {
     machine->l1_bytes = row.l1_kib << 10;
     machine->l2_bytes = row.l2_kib << 10;
     machine->l3_bytes = row.l3_kib << 10;
+    if (row.one_of_64_bytes && machine->vector_bytes == 64) machine->multiply_adds = 1;
     machine->fetch_ahead = machine->panel_ahead = row.fetch_ahead;
   }
 }

@@ -17,6 +17,7 @@ struct Machine {
   bool fma = false;           // multiply and add in one instruction
   // Independent multiply-adds under way that keep the units busy, with a reserve: latency x units.
   int64_t chains = 12;
+  int multiply_adds = 2;        // of whole registers that a core begins in a cycle
   bool dot_bf16 = false;        // sums of products of bfloat16 pairs into float32
   bool dot_int8 = false;        // sums of four products of uint8 and int8 into int32
   bool dot_signed = false;      // and of int8 and int8

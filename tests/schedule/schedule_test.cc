@@ -364,6 +364,17 @@ TEST(CpuSchedule, TheRightSideOfOneRowIsFetchedWhereTheCoreDoesNotDoItBetter) {
   EXPECT_EQ(CountFetches(Matmul(40, 64, 640, false, false), machine), std::pair(0, 0));
 }
 
+TEST(CpuSchedule, ACoreMayMultiplyItsLongestRegistersHalfAsFast) {
+  target::Machine machine{64, 32};
+  target::DescribeCpu("icelake-server", &machine);
+  EXPECT_EQ(machine.multiply_adds, 2);
+  target::DescribeCpu("znver4", &machine);
+  EXPECT_EQ(machine.multiply_adds, 1);
+  target::Machine without{32, 16};
+  target::DescribeCpu("znver4", &without);
+  EXPECT_EQ(without.multiply_adds, 2);
+}
+
 // While the tiles of a panel are computed, the next panel is fetched; many tiles hide the wait.
 TEST(CpuSchedule, TheNextPanelIsFetchedByTheTilesOfThisOne) {
   const target::Machine machine{64, 32};

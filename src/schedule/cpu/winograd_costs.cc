@@ -11,14 +11,17 @@
 namespace relaxvm::schedule::cpu {
 namespace {
 
-// That a core gets in the time of one multiply-add of vectors.
-constexpr double kBytesFromMemory = 3, kBytesFromCache = 12;
+// That a core gets in a cycle.
+constexpr double kBytesFromMemory = 6, kBytesFromCache = 24;
 // So many cores take all that memory gives.
 constexpr double kCoresOfMemory = 6;
 
-double ShareOfMemory(const Machine& machine) {
-  return std::min(1.0, kCoresOfMemory / std::max(machine.num_cores, 1));
+// In the time of one multiply-add of vectors.
+double BytesFromMemory(const Machine& machine) {
+  const double share = std::min(1.0, kCoresOfMemory / std::max(machine.num_cores, 1));
+  return kBytesFromMemory * share / machine.multiply_adds;
 }
+double BytesFromCache(const Machine& machine) { return kBytesFromCache / machine.multiply_adds; }
 
 // Of a block: weights are read once for each block.  From beyond the second cache that takes so
 // long that a block's inputs rather come from there, too: panel by panel, each byte of them serves
@@ -106,13 +109,13 @@ bool IsWorthItForBytes(const Convolution& c, const WinogradForm& form, const Mac
              depth = static_cast<double>(form.Depth());
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double direct_bytes = 9 * columns * 2 * depth, bytes = 4 * 16 * columns * depth;
-  const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
+  const double from_memory = BytesFromMemory(machine);
   const double direct =
       images * static_cast<double>(height * across) * (9 * 0.85 * depth + 6) * out +
       direct_bytes / from_memory;
   const double work = tiles * CostOfTile(form, depth, in, out);
   const double reading =
-      bytes / from_memory + bytes / kBytesFromCache * std::max(0.0, tiles / 48 - 1);
+      bytes / from_memory + bytes / BytesFromCache(machine) * std::max(0.0, tiles / 48 - 1);
   return FitsCache(bytes * static_cast<double>(c.groups), machine) && work + reading < direct;
 }
 
@@ -170,7 +173,7 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   const double bytes = static_cast<double>(form.Points()) * of_point;
   // Weights come from memory in each run, as those of other layers are used between two, and once
   // more for each block of tiles.
-  const double from_memory = kBytesFromMemory * ShareOfMemory(machine);
+  const double from_memory = BytesFromMemory(machine);
   Costs costs;
   costs.bytes = bytes * static_cast<double>(form.groups);
   costs.fits = FitsCache(costs.bytes, machine);
@@ -182,9 +185,10 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
       tiles / static_cast<double>(c.has_depth ? form.NearTiles(machine) : form.MostTiles(machine)));
   // Where the kernel is deep some layers are transformed for two blocks.
   const double again = c.layers > 1 ? 1.5 : 1;
-  costs.tiles = Beside(
-      tiles * CostOfTile(form, depth, again * in, out),
-      bytes / from_memory + (blocks - 1) * bytes / (costs.fits ? kBytesFromCache : from_memory));
+  costs.tiles =
+      Beside(tiles * CostOfTile(form, depth, again * in, out),
+             bytes / from_memory +
+                 (blocks - 1) * bytes / (costs.fits ? BytesFromCache(machine) : from_memory));
   return costs;
 }
 
@@ -231,7 +235,7 @@ FewTiles WhenFewTiles(const WinogradForm& form, const Stage& output, const Machi
              out = static_cast<double>((form.filters + lanes - 1) / lanes);
   const double of_point = static_cast<double>(form.groups * form.channels * form.PanelsOfGroup() *
                                               form.width * 4),
-               from_memory = kBytesFromMemory * ShareOfMemory(machine);
+               from_memory = BytesFromMemory(machine);
   auto cost = [&](const Expr& places, double work_of_place, const Expr& points) {  // twice
     const Expr work = places * Expr(static_cast<int64_t>(work_of_place)),
                reading = points * Expr(static_cast<int64_t>(of_point / from_memory));
@@ -290,8 +294,7 @@ WinogradTasks TasksOf(const WinogradForm& form, int64_t tiles, const Machine& ma
   const double of_panel =
       static_cast<double>(form.BytesOfPoints() * form.width * form.Pair()) * depth;
   const double all = of_panel * static_cast<double>(panels * form.groups);
-  const double rate =
-      FitsCache(all, machine) ? kBytesFromCache : kBytesFromMemory * ShareOfMemory(machine);
+  const double rate = FitsCache(all, machine) ? BytesFromCache(machine) : BytesFromMemory(machine);
   WinogradTasks best;
   double least = 0;
   const int64_t fewest = (tiles + form.MostTiles(machine) - 1) / form.MostTiles(machine);
