@@ -4,6 +4,8 @@ whole lines or all of them lie on padding, and the same with any number of threa
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes  # noqa: F401 - NumPy learns bfloat16
 import numpy as np
 import pytest
@@ -96,3 +98,46 @@ def test_sizes_that_are_known_take_ranges_of_rows_while_weights_stay_in_the_cach
     assert "lines_here" in scheduled(case, dims)
     assert "lines_here" not in scheduled(case, (1, 20, 20))
     assert "lines_here" in scheduled((1024, 64, 3, 1, 12, 12), (1, 20, 20))
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize(
+    ("case", "shape"),
+    [
+        ((24, 40, 5, 1, 1, 2), (1, 9, 14)),
+        ((24, 40, 5, 1, 1, 2), (1, 20, 14)),  # rows of tiles lie along the height
+        ((24, 40, 3, 2, 1, 1), (20, 7, 7)),  # or along the images
+        ((24, 40, 7, 3, 1, 3), (2, 6, 11)),
+    ],
+    ids=str,
+)
+def test_lines_of_known_sizes_leave_padding_out_as_a_whole(
+    case: tuple[int, ...], shape: tuple[int, ...], target: str
+) -> None:
+    vm = relaxvm.VirtualMachine(
+        relaxvm.compile(convolution(case, shape, "float32"), target=target), relaxvm.cpu()
+    )
+    x = np.random.default_rng(1).standard_normal((*shape, case[0]), dtype=np.float32)
+    want = expected(case, x, weight(case, "float32"))
+    for threads in (1, 3):
+        vm.set_num_threads(threads)
+        got = vm["main"](relaxvm.runtime.tensor(x)).numpy()
+        assert np.max(np.abs(got - want)) <= 4e-6 * np.max(np.abs(want))
+
+
+def padded(case: tuple[int, ...], shape: tuple[object, ...]) -> list[str]:
+    """How the padded copy lies in the data: `before` of each axis where it has some."""
+    script = relaxvm.compile(
+        convolution(case, shape, "float32"), target="llvm", stop_after="lowered"
+    ).script()
+    return re.findall(r"\bpad\[.*\] = T.if_then_else\((.*), x\[", script)
+
+
+def test_a_line_leaves_kernel_rows_out_where_many_products_lie_on_padding() -> None:
+    case = (24, 40, 5, 1, 1, 2)
+    (across,) = padded(case, (1, 9, 14))
+    assert "i2" in across and "i1" not in across
+    (both,) = padded(case, (1, 80, 80))  # a share of 1 %
+    assert "i1" in both and "i2" in both
+    (both,) = padded((512, 512, 3, 2, 1, 1), (1, 14, 14))
+    assert "i1" in both, "each line would read the large weights"

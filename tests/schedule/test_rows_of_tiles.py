@@ -15,14 +15,16 @@ from relaxvm.relax import op
 RNG = np.random.default_rng(0)
 
 
-def convolution(dims: list) -> tuple[relaxvm.IRModule, np.ndarray]:
+def convolution(dims: list, padding: int = 2) -> tuple[relaxvm.IRModule, np.ndarray]:
     """5x5 over 24 channels, with whole numbers, so that sums are exact."""
     w = RNG.integers(-3, 4, (5, 5, 24, 64)).astype("float32")
     x = relax.Var("x", relax.TensorType([*dims, 24], "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = op.nn.conv2d(x, relax.const(w), padding=2, data_layout="NHWC", kernel_layout="HWIO")
+            y = op.nn.conv2d(
+                x, relax.const(w), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
+            )
             out = builder.emit_output(y)
         builder.emit_func_output(out)
     return builder.get(), w
@@ -55,13 +57,16 @@ def test_an_unknown_batch_comes_before_a_width_of_one() -> None:
     assert re.search(r"if height == \d", text)
 
 
+@pytest.mark.parametrize("padding", [0, 2])
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
 @pytest.mark.parametrize("sizes", [(7, 7), (14, 14), (5, 3), (9, 4), (3, 13), (2, 2)], ids=str)
-def test_short_lines_share_tiles(sizes: tuple[int, int], target: str) -> None:
+def test_short_lines_share_tiles(sizes: tuple[int, int], target: str, padding: int) -> None:
+    """With padding each leaves out the kernel's rows that lie on it instead."""
     height, width = sizes
-    module, w = convolution([2, height, width])
-    x = RNG.integers(-3, 4, (2, height, width, 24)).astype("float32")
-    wide = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    beside = 2 - padding
+    module, w = convolution([2, height + 2 * beside, width + 2 * beside], padding)
+    x = RNG.integers(-3, 4, (2, height + 2 * beside, width + 2 * beside, 24)).astype("float32")
+    wide = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     want = sum(wide[:, i : i + height, j : j + width] @ w[i, j] for i in range(5) for j in range(5))
     vm = relaxvm.VirtualMachine(relaxvm.compile(module, target=target), relaxvm.cpu())
     for threads in (1, 3):
@@ -70,7 +75,7 @@ def test_short_lines_share_tiles(sizes: tuple[int, int], target: str) -> None:
 
 
 def test_a_tile_of_short_lines_has_two_of_them() -> None:
-    module, _ = convolution([1, 7, 7])
+    module, _ = convolution([1, 11, 11], padding=0)
     target = "llvm -mcpu=icelake-server"
     text = relaxvm.compile(module, target=target, stop_after="scheduled").script()
     assert "acc = T.alloc_buffer((T.int64(448),)" in text  # 14 rows of two vectors
@@ -83,7 +88,7 @@ def test_a_tile_of_short_lines_has_two_of_them() -> None:
 def test_a_tile_that_fills_the_registers_takes_one_step_at_a_time(
     target: str, width: int, lanes: int, rows: int, vectors: int
 ) -> None:
-    module, _ = convolution([1, width, width])
+    module, _ = convolution([1, width + 4, width + 4], padding=0)
     text = relaxvm.compile(module, target=target, stop_after="scheduled").script()
     tile = text.split(f"acc = T.alloc_buffer((T.int64({rows * vectors * lanes}),)")[1]
     loops = re.split(r"for .* in (?!T\.vectorized)", tile)

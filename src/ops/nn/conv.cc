@@ -83,6 +83,10 @@ constexpr int64_t kWideDilation = 6;
 // Products with padding are left out window by window where that leaves no more than this share.
 constexpr double kShareWorthGuards = 0.9;
 constexpr double kUsualShare = 0.6;  // of a dilated axis whose size is not known
+// And for lines of windows as a whole, across rows of pixels, where that leaves no more than this.
+constexpr double kShareWorthLines = 0.97;
+// Larger weights, in bytes, are rather read once for several lines.
+constexpr double kWeightsOfLines = 2 << 20;
 // Along an axis with a step, a padded copy of data that so few products use costs more than rows
 // of windows that begin and end with others of their own; of shorter rows these are too many.
 constexpr int64_t kFewProducts = 600;  // of an element
@@ -97,9 +101,10 @@ constexpr int64_t kMostGuardedTaps = 16;
 // for those.  A wide dilation lays most of them on padding alone.
 struct Taps {
   Expr first, count;
-  Expr before, after;    // padding
-  Expr shift;            // of the first one's place in the padded data
-  double share = 1;      // of windows and kernel elements, what lies on data
+  Expr before, after;  // padding
+  Expr shift;          // of the first one's place in the padded data
+  double share = 1;    // of windows and kernel elements, what lies on data; 1 without dilation
+  double share_of_lines = 1;  // the same, whatever the dilation
   bool guarded = false;  // not padded: what does not lie on data is left out of each window's sum
 };
 
@@ -123,8 +128,8 @@ Taps TapsOf(const Conv& a, size_t s, size_t num_spatial, const Expr& size, const
   const auto taps = ir::AsInt(kernel), data = ir::AsInt(size), windows = ir::AsInt(out);
   if (a.padding[s] + a.padding[num_spatial + s] == 0 || taps.value_or(0) < 1) return all;
   const bool known = data.has_value() && windows.value_or(0) > 0;
-  if (a.dilation[s] > 1)
-    all.share = known ? ShareOnData(a, s, *data, *windows, 0, *taps) : kUsualShare;
+  if (known) all.share_of_lines = ShareOnData(a, s, *data, *windows, 0, *taps);
+  if (a.dilation[s] > 1) all.share = known ? all.share_of_lines : kUsualShare;
   if (!known && a.dilation[s] < kWideDilation) return all;
   arith::Analyzer analyzer;
   auto simple = [&](const Expr& e) { return analyzer.Simplify(e); };
@@ -170,6 +175,31 @@ bool IsCopyFelt(const Conv& a, size_t num_spatial, const Layout& out, const Layo
                   : filters / a.groups * taps / steps <= kFewProducts;
 }
 
+// Which spatial axis the rows of tiles lie along (schedule/cpu/contraction/read.cc); as many as
+// there are: images.  Windows along another one leave the same elements of the kernel out.
+size_t AxisOfRows(const Expr& images, const std::vector<Expr>& windows) {
+  constexpr int64_t kLongRow = 16;
+  size_t best = windows.size() - 1;
+  auto length = [&](size_t i) {
+    return ir::AsInt(i < windows.size() ? windows[i] : images).value_or(0);
+  };
+  auto compare = [&](size_t i) {
+    if (length(i) > length(best) && length(best) < kLongRow) best = i;
+  };
+  for (size_t i = windows.size() - 1; i-- > 0;) compare(i);
+  compare(windows.size());
+  return best;
+}
+
+// Do lines of windows of float32 leave out padding as a whole, each reading all weights?
+bool AreLinesCheap(const Tensor& data, const Tensor& weight) {
+  constexpr int64_t kUnknownExtent = 1 << 20;
+  double bytes = 4;
+  for (const Expr& extent : weight->shape)
+    bytes *= static_cast<double>(ir::AsInt(extent).value_or(kUnknownExtent));
+  return SizeInBytes(data.dtype()) == 4 && bytes <= kWeightsOfLines;
+}
+
 // Along which axes products with padding are left out: where rows of pixels are read and channels
 // are written, which is what register tiles can take.
 template <size_t kNumSpatial>
@@ -182,12 +212,20 @@ void ChooseGuards(const Conv& a, const Layout& data, const Layout& out, const La
   const bool is_copy_felt = IsCopyFelt(a, kNumSpatial, out, kernel, in);
   // Windows of one channel each are read row by row (schedule/cpu/window.cc).
   const bool each_channel = a.groups > 1 && ir::IsIntValue(kernel.Extent(in[1]->shape, 'I'), 1);
-  if (each_channel || !channels_last || (share > kShareWorthGuards && !is_copy_felt)) return;
+  if (each_channel || !channels_last) return;
+  const bool are_worth_it = share <= kShareWorthGuards || is_copy_felt;
   const std::string spatial = SpatialLetters(kNumSpatial);
+  std::vector<Expr> windows;
+  for (char letter : spatial) windows.push_back(out.Extent(in.OutShape(), letter));
+  const size_t of_rows = AxisOfRows(out.Extent(in.OutShape(), 'N'), windows);
+  const bool are_lines_cheap = AreLinesCheap(in[0], in[1]);
   for (size_t s = 0; s < kNumSpatial; ++s) {
     Taps& t = (*taps)[s];
     const bool is_padded = a.padding[s] + a.padding[kNumSpatial + s] > 0;
-    if (t.share == 1 && !(is_copy_felt && is_padded)) continue;
+    const bool is_guarded =
+        are_worth_it ? t.share < 1 || (is_copy_felt && is_padded)
+                     : are_lines_cheap && s != of_rows && t.share_of_lines <= kShareWorthLines;
+    if (!is_guarded) continue;
     const bool is_open = !ir::AsInt(t.count).has_value();
     const Expr elements = is_open ? kernel.Extent(in[1]->shape, spatial[s]) : t.count;
     if (ir::AsInt(elements).value_or(kMostGuardedTaps + 1) > kMostGuardedTaps) continue;

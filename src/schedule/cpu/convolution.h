@@ -21,10 +21,10 @@ struct Convolution {
   std::array<int64_t, 2> kernel = {1, 1};
   int64_t channels = 0, filters = 0;  // of a group
   int64_t groups = 1;
-  int64_t dilation = 1;                       // of y and x
-  std::array<int64_t, 3> before = {0, 0, 0};  // zeros before z, y and x
-  bool is_padded = false;                     // by the stage before it
-  bool leaves_padding_out = false;            // of its sums, where they are computed as written
+  int64_t dilation = 1;                             // of y and x
+  std::array<int64_t, 3> before = {0, 0, 0};        // zeros before z, y and x
+  bool is_padded = false;                           // by the stage before it
+  bool leaves_y_out = false, leaves_x_out = false;  // padding, of sums computed as written
   int64_t neighbours = 1;  // channels in the time of one instruction where it is computed directly
   bool of_bytes = false;
 };

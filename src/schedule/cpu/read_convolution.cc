@@ -101,7 +101,12 @@ class Reader {
     if (c.out.elem_dtype() != acc || !IsCompact(c.out)) return std::nullopt;
     c.neighbours = GroupOf(machine_, times->a, times->b, acc);
     if (c.neighbours == 2 && machine_.matrix_bf16) c.neighbours = kNeighboursOfMatrices;
-    c.leaves_padding_out = times->guard.defined();
+    auto leaves_out = [&](int64_t d) {
+      return times->guard.defined() &&
+             UsesVar(times->guard, s_.spatial[static_cast<size_t>(d)].var);
+    };
+    c.leaves_y_out = leaves_out(last_ - 2);
+    c.leaves_x_out = leaves_out(last_ - 1);
     if (!ReadSizes(&c) || !ReadPlaces(&c) || !ReadChannels(c)) return std::nullopt;
     return c;
   }

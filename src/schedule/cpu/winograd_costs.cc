@@ -28,9 +28,9 @@ double BytesFromCache(const Machine& machine) { return kBytesFromCache / machine
 // as many filters, and rows one after the other are what the machine fetches ahead by itself.
 constexpr int64_t kMostTiles = 24, kMostSmallTiles = 48;
 constexpr int64_t kMostFarTiles = 64, kMostSmallFarTiles = 128;
-// How much faster the form must be: known when it is compiled, not known and with weights from
-// memory, and (in hundredths) found while running.
-constexpr double kGain = 1.2, kGainInDoubt = 1.5;
+// How much faster the form must be: with sizes that are known when it is compiled, that are not,
+// with weights from memory as well, and (in hundredths) found while running.
+constexpr double kGain = 1.05, kGainOfUsual = 1.2, kGainInDoubt = 1.5;
 constexpr int64_t kHundredths = 100, kGainOfRun = 110, kGainOfSmall = 125;
 constexpr double kMemoryTaken = 1.1;  // tiles of 4x4 than those of 2x2, where weights are large
 // Of a layer's weights for tiles of 4x4: they are four times the plain ones, and stay in memory.
@@ -166,8 +166,8 @@ Costs CostsOf(const Convolution& c, const WinogradForm& form, const Machine& mac
   const auto in = static_cast<double>((form.channels + lanes - 1) / lanes),
              out = static_cast<double>((form.filters + lanes - 1) / lanes);
   const auto depth = static_cast<double>(form.channels * c.layers);
-  const double share =
-      c.leaves_padding_out ? ShareOnData(c, at, 1) * ShareOnData(c, at + 1, 2) : 1.0;
+  const double share = (c.leaves_y_out ? ShareOnData(c, at, 1) : 1.0) *
+                       (c.leaves_x_out ? ShareOnData(c, at + 1, 2) : 1.0);
   const double columns = static_cast<double>(form.PanelsOfGroup() * form.width);
   const double of_point = 4.0 * columns * depth;
   const double bytes = static_cast<double>(form.Points()) * of_point;
@@ -212,8 +212,8 @@ int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& mach
     const bool is_doubtful = !costs.fits && !AreSizesKnown(c);
     if (tile == 4 && (is_doubtful || costs.bytes > kMostBytes)) continue;
     const double time = tile == 4 && !costs.fits ? costs.tiles * kMemoryTaken : costs.tiles;
-    if (costs.tiles * (is_doubtful ? kGainInDoubt : kGain) < costs.direct &&
-        (best == 0 || time < least)) {
+    const double gain = is_doubtful ? kGainInDoubt : AreSizesKnown(c) ? kGain : kGainOfUsual;
+    if (costs.tiles * gain < costs.direct && (best == 0 || time < least)) {
       best = tile;
       least = time;
     }
