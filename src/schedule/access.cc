@@ -231,15 +231,25 @@ Expr SimplifyOffsets(const Expr& e, arith::Analyzer* analyzer) {
   return IndexSimplifier(analyzer).Mutate(e);
 }
 
+Stage SimplifyOffsets(const Stage& stage, arith::Analyzer* analyzer) {
+  IndexSimplifier simplifier(analyzer);
+  Stage simple = stage;
+  simple.value = simplifier.Mutate(stage.value);
+  if (stage.finish.defined()) simple.finish = simplifier.Mutate(stage.finish);
+  simple.indices = stage.indices.Map([&](const Expr& e) { return analyzer->Simplify(e); });
+  if (stage.before != nullptr)
+    simple.before = std::make_shared<const Stage>(SimplifyOffsets(*stage.before, analyzer));
+  return simple;
+}
+
 Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least) {
   if (stage.IsOpaque()) return stage;
-  Stage split = stage;
-  split.spatial.clear();
+  std::vector<Axis> axes;
   ffi::Map<Var, Expr> map;
   for (const Axis& axis : stage.spatial) {
     const int64_t c = DivisorOf(stage.value, axis.var);
     if (c < least || !analyzer->ProveEqual(ir::FloorMod(axis.extent, c), 0)) {
-      split.spatial.push_back(axis);
+      axes.push_back(axis);
       continue;
     }
     Axis high{Var(axis.var->name, Int(64)), analyzer->Simplify(ir::FloorDiv(axis.extent, c))};
@@ -247,16 +257,13 @@ Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least) {
     analyzer->Bind(high.var, 0, high.extent);
     analyzer->Bind(low.var, 0, low.extent);
     map.Set(axis.var, high.var * Expr(c) + low.var);
-    split.spatial.push_back(high);
-    split.spatial.push_back(low);
+    axes.push_back(high);
+    axes.push_back(low);
   }
   if (map.empty()) return stage;
   // All at once: simplified, an axis that is not split yet would lose the form that it is known by.
-  IndexSimplifier simplifier(analyzer);
-  auto rewrite = [&](const Expr& e) { return simplifier.Mutate(tir::Substitute(e, map)); };
-  split.value = rewrite(split.value);
-  if (split.finish.defined()) split.finish = rewrite(split.finish);
-  split.indices = split.indices.Map(rewrite);
+  Stage split = SimplifyOffsets(Substituted(stage, map), analyzer);
+  split.spatial = axes;
   return split;
 }
 

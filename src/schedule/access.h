@@ -20,6 +20,8 @@ Stage FlattenStage(const Stage& stage, arith::Analyzer* analyzer);
 
 // `e` with the indices of its loads simplified.
 Expr SimplifyOffsets(const Expr& e, arith::Analyzer* analyzer);
+// The same of all that a stage reads, and of where its results go.
+Stage SimplifyOffsets(const Stage& stage, arith::Analyzer* analyzer);
 
 // offset = rest + sum over axes of coeff * axis; the coefficients and `rest` use no axis.
 class LinearOffset {

@@ -201,6 +201,16 @@ Stage FinishWith(const Stage& reduction, const Stage& elementwise) {
   return stage;
 }
 
+Stage Substituted(const Stage& stage, const ffi::Map<Var, Expr>& map) {
+  Stage result = stage;
+  result.value = tir::Substitute(stage.value, map);
+  if (stage.finish.defined()) result.finish = tir::Substitute(stage.finish, map);
+  result.indices = stage.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+  if (stage.before != nullptr)
+    result.before = std::make_shared<const Stage>(Substituted(*stage.before, map));
+  return result;
+}
+
 Expr Finished(const Stage& stage, const Expr& acc) {
   if (!stage.finish.defined()) return acc;
   ffi::Map<Var, Expr> map;

@@ -132,6 +132,10 @@ bool IsContraction(const Stage& stage);
 // below `least`.
 Stage SplitAxes(const Stage& stage, arith::Analyzer* analyzer, int64_t least = 2);
 
+// A stage of the closed form with its variables replaced in all that it computes and in where that
+// goes; its axes are the caller's.
+Stage Substituted(const Stage& stage, const ffi::Map<Var, Expr>& map);
+
 // Buffers that a stage reads, each once; also for opaque ones.
 std::vector<Var> ReadsOf(const Stage& stage);
 bool Writes(const Stage& stage, const Var& buffer);

@@ -260,14 +260,14 @@ class RowGroup {
     }
     std::vector<Stage> flats;
     for (size_t i = group.begin; i < group.end; ++i) {
-      Stage s = context_->program.stages[i];
+      const Stage& whole = context_->program.stages[i];
       ffi::Map<Var, Expr> map;
-      for (size_t d = 0; d < group.num_rows; ++d) map.Set(s.spatial[d].var, row_axes[d].var);
+      for (size_t d = 0; d < group.num_rows; ++d) map.Set(whole.spatial[d].var, row_axes[d].var);
+      Stage s = Substituted(whole, map);
       s.spatial.erase(s.spatial.begin(),
                       s.spatial.begin() + static_cast<std::ptrdiff_t>(group.num_rows));
-      s.value = rows.Mutate(tir::Substitute(s.value, map));
-      if (s.finish.defined()) s.finish = rows.Mutate(tir::Substitute(s.finish, map));
-      s.indices = s.indices.Map([&](const Expr& e) { return tir::Substitute(e, map); });
+      s.value = rows.Mutate(s.value);
+      if (s.finish.defined()) s.finish = rows.Mutate(s.finish);
       if (rows.Has(*s.out)) {
         s.indices = rows.Inner(*s.out, s.indices);
         s.out = rows.BufferOf(*s.out);

@@ -48,17 +48,6 @@ class Offsets {
   std::vector<LinearOffset> offsets_;
 };
 
-Stage InRow(const Stage& stage, const ffi::Map<Var, Expr>& map, arith::Analyzer* analyzer) {
-  Stage moved = stage;
-  moved.value = SimplifyOffsets(tir::Substitute(stage.value, map), analyzer);
-  if (stage.finish.defined())
-    moved.finish = SimplifyOffsets(tir::Substitute(stage.finish, map), analyzer);
-  moved.indices = {analyzer->Simplify(tir::Substitute(stage.indices[0], map))};
-  if (stage.before != nullptr)
-    moved.before = std::make_shared<const Stage>(InRow(*stage.before, map, analyzer));
-  return moved;
-}
-
 }  // namespace
 
 void MergeRows(RowLoops* rows, arith::Analyzer* analyzer) {
@@ -85,7 +74,7 @@ void MergeRows(RowLoops* rows, arith::Analyzer* analyzer) {
     axis.var = row;
   }
   rows->rows = merged;
-  for (Stage& loop : rows->loops) loop = InRow(loop, map, analyzer);
+  for (Stage& loop : rows->loops) loop = SimplifyOffsets(Substituted(loop, map), analyzer);
 }
 
 }  // namespace relaxvm::schedule::cpu

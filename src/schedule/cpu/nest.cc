@@ -81,16 +81,14 @@ class NestEmitter {
   }
 
   Stmt Rest() const {
-    Stage rest = stage_;
     const Axis axis = stage_.spatial[0];
     const Expr step = kAccumulators * lanes_;
     const Expr done = analyzer_->Simplify(ir::FloorDiv(axis.extent, step) * step);
     if (analyzer_->ProveEqual(done, axis.extent)) return SeqStmt(ffi::Array<Stmt>());
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, done + axis.var);
+    Stage rest = Substituted(stage_, map);
     rest.spatial[0].extent = analyzer_->Simplify(axis.extent - done);
-    rest.value = tir::Substitute(stage_.value, map);
-    rest.indices = {tir::Substitute(stage_.indices[0], map)};
     return NestEmitter(rest, traits_, analyzer_).AlongSpatial(0);
   }
 

@@ -224,8 +224,7 @@ class Pipeline {
     start_->spatial[0].extent = skipped_;
     ffi::Map<Var, Expr> map;
     map.Set(along.var, skipped_ + along.var);
-    last_.value = tir::Substitute(last_.value, map);
-    last_.indices = {tir::Substitute(last_.indices[0], map)};
+    last_ = Substituted(last_, map);
     last_.spatial[0].extent = along.extent - skipped_;
     const bool costly =
         std::any_of(fit_.begin(), fit_.end(), [&](size_t i) { return IsCostly(hosts_[i]); });
@@ -301,11 +300,8 @@ class Pipeline {
     return row;
   }
   static Stage InRow(const Stage& elementwise, const Row& row) {
-    auto renamed = [&](const Expr& e) { return tir::Substitute(e, row.map); };
-    Stage stage = elementwise;
-    stage.value = renamed(stage.value);
-    stage.indices = stage.indices.Map(renamed);
-    stage.spatial[0].extent = renamed(stage.spatial[0].extent);
+    Stage stage = Substituted(elementwise, row.map);
+    stage.spatial[0].extent = tir::Substitute(stage.spatial[0].extent, row.map);
     return stage;
   }
 

@@ -195,11 +195,8 @@ class SingleStage {
                       context_->analyzer.Simplify(ir::Min(size, axis.extent - from))};
     ffi::Map<Var, Expr> map;
     map.Set(axis.var, from + inside.var);
-    Stage part = flat;
+    Stage part = Substituted(flat, map);
     part.spatial[0] = inside;
-    part.value = tir::Substitute(flat.value, map);
-    part.indices = {tir::Substitute(flat.indices[0], map)};
-    if (flat.finish.defined()) part.finish = tir::Substitute(flat.finish, map);
     Stage whole = part;
     whole.spatial[0].extent = size;
     return {block, part, WorkOf(whole)};
@@ -212,13 +209,7 @@ class SingleStage {
       if (ir::IsIntValue(axis.extent, 1)) map.Set(axis.var, Expr(0));
     }
     if (map.empty()) return;
-    auto rewrite = [&](const Expr& e) {
-      return SimplifyOffsets(tir::Substitute(e, map), &context_->analyzer);
-    };
-    flat->value = rewrite(flat->value);
-    if (flat->finish.defined()) flat->finish = rewrite(flat->finish);
-    flat->indices = flat->indices.Map(
-        [&](const Expr& e) { return context_->analyzer.Simplify(tir::Substitute(e, map)); });
+    *flat = SimplifyOffsets(Substituted(*flat, map), &context_->analyzer);
     std::erase_if(flat->spatial, [](const Axis& axis) { return ir::IsIntValue(axis.extent, 1); });
   }
 

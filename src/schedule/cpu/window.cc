@@ -556,19 +556,15 @@ std::optional<Stage> CutWindows(const Stage& stage, const Machine& machine,
                                 arith::Analyzer* analyzer) {
   const int64_t groups = GroupsForCache(stage, machine);
   if (groups == 1 || !RowsOverlap(stage, *(stage.spatial.end() - 3), analyzer)) return std::nullopt;
-  Stage cut = stage;
   const Axis whole = stage.spatial.back();
   const Expr width = ir::AsInt(whole.extent).value() / groups;
   const Axis group{Var("group", Int(64)), Expr(groups)};
   const Axis inner{Var(whole.var->name, Int(64)), width};
-  cut.spatial.back() = inner;
-  cut.spatial.insert(cut.spatial.end() - 3, group);
   ffi::Map<Var, Expr> map;
   map.Set(whole.var, group.var * width + inner.var);
-  const auto rewrite = [&](const Expr& e) { return tir::Substitute(e, map); };
-  cut.value = rewrite(cut.value);
-  if (cut.finish.defined()) cut.finish = rewrite(cut.finish);
-  cut.indices = cut.indices.Map(rewrite);
+  Stage cut = Substituted(stage, map);
+  cut.spatial.back() = inner;
+  cut.spatial.insert(cut.spatial.end() - 3, group);
   return cut;
 }
 

@@ -91,24 +91,22 @@ Contraction RowRanges::Restricted(const Contraction& c, const Expr& begin, const
                                   const Expr& first, const Expr& steps,
                                   arith::Analyzer* analyzer) const {
   Contraction part = c;
-  Axis& step = part.stage.reduce[axis_];
-  const Axis row{Var(row_.var->name, Int(64)), rows}, some{Var(step.var->name, Int(64)), steps};
+  const Var& step = c.stage.reduce[axis_].var;
+  const Axis row{Var(row_.var->name, Int(64)), rows}, some{Var(step->name, Int(64)), steps};
   if (!ir::IsIntValue(rows, 0)) analyzer->Bind(row.var, 0, rows);
   if (!ir::IsIntValue(steps, 0)) analyzer->Bind(some.var, 0, steps);
   ffi::Map<Var, Expr> map;
   map.Set(row_.var, row.var + begin);
-  map.Set(step.var, some.var + first);
+  map.Set(step, some.var + first);
   auto moved = [&](const Expr& e) { return SimplifyOffsets(tir::Substitute(e, map), analyzer); };
   part.a = moved(c.a);
   part.b = moved(c.b);
   part.guard = others_.defined() ? moved(others_) : Expr();
-  part.stage.value = moved(c.stage.value);
-  part.stage.indices = {analyzer->Simplify(tir::Substitute(c.stage.indices[0], map))};
-  if (c.stage.finish.defined()) part.stage.finish = moved(c.stage.finish);
+  part.stage = SimplifyOffsets(Substituted(c.stage, map), analyzer);
   for (Axis& axis : part.stage.spatial) {
     if (axis.var.same_as(row_.var)) axis = row;
   }
-  step = some;
+  part.stage.reduce[axis_] = some;
   part.row = row;
   return part;
 }
