@@ -99,3 +99,23 @@ def test_first_of_lines_of_known_size(dtype, target):
         for x in (lines, coarse):
             got = first(relaxvm.runtime.tensor(x)).numpy()
             np.testing.assert_array_equal(got, order_of(x, descending=largest)[:, :40])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("size", "k"), [(64, 1), (2000, 3), (2003, 20), (20001, 40)])
+def test_few_of_many(size, k, known, target):
+    """Elements are compared by vectors: of those before the last one kept, few, many (a line in order) and none."""
+    rng = np.random.default_rng(0)
+    for dtype in ("float32", "int32", "uint8", "float16"):
+        x = np.stack([rng.permutation(size), np.arange(size), np.arange(size)[::-1]])
+        x = (x % 251 if dtype == "uint8" else x % 2039).astype(dtype)
+        if dtype.startswith("float"):
+            x[0, rng.integers(0, size, 3)] = [np.nan, -np.inf, np.nan]
+        for largest in (True, False):
+            body = lambda x, to=largest: op.topk(x, k=k, largest=to, dtype="int64")
+            first = compiled(body, dtype, target, size if known else None)
+            values, indices = first(relaxvm.runtime.tensor(x))
+            expected = order_of(x, descending=largest)[:, :k]
+            np.testing.assert_array_equal(indices.numpy(), expected)
+            np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, expected, 1))
