@@ -40,26 +40,26 @@ Stmt SelectLine(const LineValue& value, const Expr& n, const Buffer& order, int6
   DLDataType dtype = value(Expr(0)).dtype();
   Buffer best("best", {Expr(keep)}, dtype, "local");
   Cell count("count", Int(64)), place("place", Int(64));
-  ir::Var i("i", Int(64)), now("now", dtype);
   auto at = [](const Expr& e) { return Indices{e}; };
-  Expr before = place.Get() - Expr(1);
-  Expr moves =
-      ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
-                     ComesBefore(now, best.Load(at(before)), descending), ir::BoolImm(false));
-  Stmt shift =
-      tir::While(moves, Sequence({tir::BufferStore(best, best.Load(at(before)), at(place.Get())),
-                                  tir::BufferStore(order, order.Load(at(before)), at(place.Get())),
-                                  place.Set(before)}));
   auto is_better = [&](const Expr& element) {
     return ComesBefore(element, best.Load(at(Expr(keep - 1))), descending);
   };
   const Expr is_full = ir::GreaterEqual(count.Get(), Expr(keep));
-  Expr enters = ir::IfThenElse(is_full, is_better(now), ir::BoolImm(true));
-  Stmt insert = Sequence({place.Set(ir::Min(count.Get(), Expr(keep - 1))), shift,
-                          tir::BufferStore(best, now, at(place.Get())),
-                          tir::BufferStore(order, i, at(place.Get())),
-                          count.Set(ir::Min(count.Get() + Expr(1), Expr(keep)))});
   auto scan = [&](const Expr& begin, const Expr& extent) {
+    ir::Var i("i", Int(64)), now("now", dtype);
+    const Expr before = place.Get() - Expr(1);
+    const Expr moves =
+        ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
+                       ComesBefore(now, best.Load(at(before)), descending), ir::BoolImm(false));
+    const Stmt shift = tir::While(
+        moves, Sequence({tir::BufferStore(best, best.Load(at(before)), at(place.Get())),
+                         tir::BufferStore(order, order.Load(at(before)), at(place.Get())),
+                         place.Set(before)}));
+    const Stmt insert = Sequence({place.Set(ir::Min(count.Get(), Expr(keep - 1))), shift,
+                                  tir::BufferStore(best, now, at(place.Get())),
+                                  tir::BufferStore(order, i, at(place.Get())),
+                                  count.Set(ir::Min(count.Get() + Expr(1), Expr(keep)))});
+    const Expr enters = ir::IfThenElse(is_full, is_better(now), ir::BoolImm(true));
     return tir::For(i, begin, extent, tir::ForKind::kSerial,
                     Sequence({tir::Bind(now, value(i)), tir::IfThenElse(enters, insert)}));
   };
@@ -90,8 +90,11 @@ Stmt SelectLine(const LineValue& value, const Expr& n, const Buffer& order, int6
 
 // Are the `keep` first of `n` elements, neighbours in memory, sooner found by SelectLine than by
 // SelectPacked?  In nanoseconds of a Zen 4 (random numbers; 100 to 50,000 elements, 2 to 50 kept):
-// an element that moves in is a branch that was guessed wrong, and so many of them do.
+// an element that moves in is a branch that was guessed wrong, and so many of them do.  In a line
+// that is in order, the wrong way round, all do: the more are kept the longer that takes.
 bool IsSelectionFaster(int64_t n, int64_t keep) {
+  constexpr int64_t kMostKept = 64;
+  if (keep > kMostKept) return false;
   const auto all = static_cast<double>(n), kept = static_cast<double>(keep);
   const double moves = kept * (1 + std::log(all / kept));
   const double selected = 0.17 * all + moves * (30 + 0.5 * kept),
