@@ -94,4 +94,9 @@ class Cell {
   Buffer buffer_;
 };
 
+// body(i) for the elements of [0, n) for which may_count(i) holds, and perhaps for others: sixteen
+// neighbours are asked at once, and left out when none of them counts.
+Stmt ForThoseOf(const Expr& n, const std::function<Expr(const Expr&)>& may_count,
+                const std::function<Stmt(const Expr&)>& body);
+
 }  // namespace relaxvm::ops

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm import relax
 
 RNG = np.random.default_rng(0)
 CHOOSE = relaxvm.get_global_func("relax.run.non_max_suppression")
@@ -93,3 +94,26 @@ def test_places_of_elements_that_are_not_zero(dtype: str) -> None:
         x = -x if dtype.startswith("float") else x  # zeros with a sign
         got = find(relaxvm.runtime.tensor(x)).numpy()
         np.testing.assert_array_equal(got, np.stack(np.nonzero(x)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("least", [-1.0, 0.7, 0.99, 2.0])
+def test_boxes_of_all_classes_that_score_enough_are_chosen(least: float, dtype: str) -> None:
+    boxes = places(300, 3, (1, 1)).astype(dtype)
+    scores = RNG.integers(0, 200, (4, 300)) / 200
+    scores[0, ::7], scores[1] = np.nan, 0.5
+    names = ["boxes", "scores", "most", "iou", "least"]
+    values = [boxes[None], scores[None].astype(dtype), np.int64([50])]
+    values += [np.array([t], dtype) for t in (0.4, least)]
+    args = [relax.Var(n, relax.TensorType(v.shape, v.dtype.name)) for n, v in zip(names, values)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", args):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.vision.all_class_non_max_suppression(*args))
+        builder.emit_func_output(out)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(builder.get()), relaxvm.cpu())
+    got = vm["main"](*(relaxvm.runtime.tensor(v) for v in values))[0].numpy()
+    for kind, row in enumerate(scores.astype(dtype)):
+        counts = np.flatnonzero(row > least)
+        want = counts[chosen(boxes[counts], row[counts], 50, 0.4)] if len(counts) else counts
+        np.testing.assert_array_equal(got[got[:, 1] == kind, 2], want)

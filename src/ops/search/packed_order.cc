@@ -337,15 +337,8 @@ Stmt SelectPacked(const LineValue& value, const Expr& n, const Expr& keep, const
   };
   const Expr room = keep - count.Get();
   // Most vectors have none of them.
-  ir::Var block("block", Int(64)), inside("inside", Int(64)), rest("rest", Int(64));
-  const Expr blocks = ir::FloorDiv(n, Expr(kLanes)), from = block * Expr(kLanes);
-  const Expr least =
-      ir::CallIntrin(Intrin::kReduceMin, {ranks.Load(At(ir::RampExpr(from, Expr(1), kLanes)))});
-  Stmt some = tir::For(inside, Expr(0), Expr(kLanes), tir::ForKind::kSerial, push(from + inside));
-  Stmt collect = Sequence({tir::For(block, Expr(0), blocks, tir::ForKind::kSerial,
-                                    tir::IfThenElse(ir::LessEqual(least, last.Get()), some)),
-                           tir::For(rest, blocks * Expr(kLanes), n - blocks * Expr(kLanes),
-                                    tir::ForKind::kSerial, push(rest))});
+  auto is_found = [&](const Expr& i) { return ir::LessEqual(ranks.Load(At(i)), last.Get()); };
+  const Stmt collect = ForThoseOf(n, is_found, push);
   ffi::Array<Stmt> seq;
   if (by_words) seq = wide.Find();
   const Expr most_ties = by_words ? ir::Select(wide.IsNarrow(), room, n) : room;

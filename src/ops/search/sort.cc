@@ -29,7 +29,6 @@ struct TopK {
 
 bool IsNumber(DLDataType t) { return IsFloat(t) || IsInteger(t); }
 
-constexpr int64_t kLanesOfLine = 16;
 constexpr int64_t kFewestByVectors = 64;  // elements of a line
 
 // Puts the indices of the `keep` first elements of line `value(0 .. n)` in order into `order`: each
@@ -41,12 +40,12 @@ Stmt SelectLine(const LineValue& value, const Expr& n, const Buffer& order, int6
   Buffer best("best", {Expr(keep)}, dtype, "local");
   Cell count("count", Int(64)), place("place", Int(64));
   auto at = [](const Expr& e) { return Indices{e}; };
-  auto is_better = [&](const Expr& element) {
-    return ComesBefore(element, best.Load(at(Expr(keep - 1))), descending);
+  auto enters = [&](const Expr& element) {
+    return ir::Or(ir::Less(count.Get(), Expr(keep)),
+                  ComesBefore(element, best.Load(at(Expr(keep - 1))), descending));
   };
-  const Expr is_full = ir::GreaterEqual(count.Get(), Expr(keep));
-  auto scan = [&](const Expr& begin, const Expr& extent) {
-    ir::Var i("i", Int(64)), now("now", dtype);
+  auto look = [&](const Expr& i) {
+    ir::Var now("now", dtype);
     const Expr before = place.Get() - Expr(1);
     const Expr moves =
         ir::IfThenElse(ir::Greater(place.Get(), Expr(0)),
@@ -59,33 +58,15 @@ Stmt SelectLine(const LineValue& value, const Expr& n, const Buffer& order, int6
                                   tir::BufferStore(best, now, at(place.Get())),
                                   tir::BufferStore(order, i, at(place.Get())),
                                   count.Set(ir::Min(count.Get() + Expr(1), Expr(keep)))});
-    const Expr enters = ir::IfThenElse(is_full, is_better(now), ir::BoolImm(true));
-    return tir::For(i, begin, extent, tir::ForKind::kSerial,
-                    Sequence({tir::Bind(now, value(i)), tir::IfThenElse(enters, insert)}));
+    return Sequence({tir::Bind(now, value(i)), tir::IfThenElse(enters(now), insert)});
   };
-  ffi::Array<Stmt> seq{tir::AllocBuffer(best), count.Alloc(), place.Alloc(), count.Set(Expr(0))};
-  if (!are_neighbours || ir::AsInt(n).value_or(kFewestByVectors) < kFewestByVectors) {
-    seq.push_back(scan(Expr(0), n));
-    return Sequence(seq);
-  }
-  ir::Var block("block", Int(64)), lane("lane", Int(64));
-  Buffer better("better", {Expr(kLanesOfLine)}, Int(32), "local");
-  const Expr blocks = ir::FloorDiv(n, Expr(kLanesOfLine)), from = block * Expr(kLanesOfLine);
-  const Expr one = ir::Const(Int(32), 1), none = ir::Const(Int(32), 0);
-  const Stmt compare = tir::For(
-      lane, Expr(0), Expr(kLanesOfLine), tir::ForKind::kVectorized,
-      tir::BufferStore(better, ir::Select(is_better(value(from + lane)), one, none), at(lane)));
-  const Expr any = ir::CallIntrin(Intrin::kReduceAdd,
-                                  {better.Load(at(ir::RampExpr(Expr(0), Expr(1), kLanesOfLine)))});
-  Cell found("found", Int(32));
-  const Stmt of_block =
-      Sequence({found.Set(one), tir::IfThenElse(is_full, Sequence({compare, found.Set(any)})),
-                tir::IfThenElse(ir::Greater(found.Get(), none), scan(from, Expr(kLanesOfLine)))});
-  seq.push_back(tir::AllocBuffer(better));
-  seq.push_back(found.Alloc());
-  seq.push_back(tir::For(block, Expr(0), blocks, tir::ForKind::kSerial, of_block));
-  seq.push_back(scan(blocks * Expr(kLanesOfLine), n - blocks * Expr(kLanesOfLine)));
-  return Sequence(seq);
+  const bool by_vectors =
+      are_neighbours && ir::AsInt(n).value_or(kFewestByVectors) >= kFewestByVectors;
+  const Stmt scan = by_vectors ? ForThoseOf(
+                                     n, [&](const Expr& i) { return enters(value(i)); }, look)
+                               : LoopNest({n}, [&](const Indices& i) { return look(i[0]); });
+  return Sequence({tir::AllocBuffer(best), count.Alloc(), place.Alloc(), count.Set(Expr(0)),
+                   tir::BufferStore(best, Number(dtype, 0), at(Expr(keep - 1))), scan});
 }
 
 // Are the `keep` first of `n` elements, neighbours in memory, sooner found by SelectLine than by
@@ -93,13 +74,13 @@ Stmt SelectLine(const LineValue& value, const Expr& n, const Buffer& order, int6
 // an element that moves in is a branch that was guessed wrong, and so many of them do.  In a line
 // that is in order, the wrong way round, all do: the more are kept the longer that takes.
 bool IsSelectionFaster(int64_t n, int64_t keep) {
-  constexpr int64_t kMostKept = 64;
+  constexpr int64_t kMostKept = 64, kFewest = 16;
   if (keep > kMostKept) return false;
   const auto all = static_cast<double>(n), kept = static_cast<double>(keep);
   const double moves = kept * (1 + std::log(all / kept));
   const double selected = 0.17 * all + moves * (30 + 0.5 * kept),
                packed = 1.05 * all + 10 * kept + 60;
-  return n < kLanesOfLine || selected <= packed;
+  return n < kFewest || selected <= packed;
 }
 
 // Up to here elements are selected where sizes are not known, or they are no neighbours.

@@ -2,7 +2,7 @@
 // vision.all_class_non_max_suppression: boxes by falling score for each class of each image,
 // without those that overlap a better one; and rvm.class_boxes, which computes it into results of
 // full size.
-#include "ops/sort_line.h"
+#include "ops/search/packed_order.h"
 #include "ops/vision/boxes.h"
 
 namespace relaxvm::ops {
@@ -76,9 +76,12 @@ class PickBody {
     Expr classes = scores.shape()[1], boxes = scores.shape()[2];
     ir::Var line("line", Int(64)), image("image", Int(64)), kind("kind", Int(64));
     ir::Var place("place", Int(64)), box("box", Int(64)), other("other", Int(64));
-    ir::Var limit("limit", Int(64));
-    Buffer order("order", {boxes}, Int(64)), spare("spare", {boxes}, Int(64));
-    Cell count("count", Int(64)), k("k", Int(64)), overlaps("overlaps", Int(64));
+    ir::Var limit("limit", Int(64)),
+        least("least", Widen(scores.Load(Indices(3, Expr(0)))).dtype());
+    Buffer found("found", {boxes}, Int(64)), order("order", {boxes}, Int(64)),
+        spare("spare", {boxes}, Int(64));
+    Cell number("number", Int(64)), count("count", Int(64)), k("k", Int(64)),
+        overlaps("overlaps", Int(64));
     auto score = [&](const Expr& i) { return scores.Load({image, kind, i}); };
     auto corners = [&](const ir::Var& i) -> Corners {
       return [&, i](int64_t c) { return Widen(ins_[0].Load({image, i, Expr(c)})); };
@@ -91,19 +94,25 @@ class PickBody {
                                   overlaps.Set(Expr(1)))}));
     Stmt keep = Sequence({tir::BufferStore(picked, box, {image, kind, count.Get()}),
                           count.Set(count.Get() + Expr(1))});
-    Expr value = Widen(score(box));
-    Expr candidate =
-        ir::And(ir::Greater(value, ir::Cast(value.dtype(), One(4))), ir::Less(count.Get(), limit));
-    Stmt decide = Sequence({look, tir::IfThenElse(ir::Equal(overlaps.Get(), Expr(0)), keep)});
-    Stmt scan = tir::For(
-        place, Expr(0), boxes, tir::ForKind::kSerial,
-        Sequence({tir::Bind(box, order.Load({place})), tir::IfThenElse(candidate, decide)}));
-    Stmt all = Sequence({tir::Bind(image, ir::FloorDiv(line, classes)),
-                         tir::Bind(kind, ir::FloorMod(line, classes)),
-                         tir::Bind(limit, ir::Cast(Int(64), One(2))), tir::AllocBuffer(order),
-                         tir::AllocBuffer(spare), count.Alloc(), k.Alloc(), overlaps.Alloc(),
-                         count.Set(Expr(0)), SortLine(score, boxes, order, spare, true), scan,
-                         tir::BufferStore(outs[1], count.Get(), {image, kind})});
+    // Most scores are below the least one that counts: what is left is sorted.
+    auto counts = [&](const Expr& i) { return ir::Greater(Widen(score(i)), least); };
+    const Stmt find = ForThoseOf(boxes, counts, [&](const Expr& i) {
+      return Sequence({tir::BufferStore(found, i, {number.Get()}),
+                       number.Set(number.Get() + ir::Cast(Int(64), counts(i)))});
+    });
+    const Stmt sort = SortPacked([&](const Expr& i) { return score(found.Load({i})); },
+                                 number.Get(), order, spare, true);
+    Stmt decide = Sequence({tir::Bind(box, found.Load({IndexOf(order.Load({place}))})), look,
+                            tir::IfThenElse(ir::Equal(overlaps.Get(), Expr(0)), keep)});
+    Stmt scan = tir::For(place, Expr(0), number.Get(), tir::ForKind::kSerial,
+                         tir::IfThenElse(ir::Less(count.Get(), limit), decide));
+    Stmt all = Sequence(
+        {tir::Bind(image, ir::FloorDiv(line, classes)),
+         tir::Bind(kind, ir::FloorMod(line, classes)), tir::Bind(limit, ir::Cast(Int(64), One(2))),
+         tir::Bind(least, ir::Cast(least.dtype(), One(4))), tir::AllocBuffer(found),
+         tir::AllocBuffer(order), tir::AllocBuffer(spare), number.Alloc(), count.Alloc(), k.Alloc(),
+         overlaps.Alloc(), number.Set(Expr(0)), count.Set(Expr(0)), find, sort, scan,
+         tir::BufferStore(outs[1], count.Get(), {image, kind})});
     return ParallelLines(line, scores.shape()[0] * classes, boxes * boxes, all);
   }
 
