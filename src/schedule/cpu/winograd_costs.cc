@@ -203,16 +203,17 @@ int64_t TileWorthIt(const Convolution& c, WinogradForm form, const Machine& mach
   if (c.of_bytes) return IsWorthItForBytes(c, form, machine) ? form.tile : 0;
   const int64_t lanes = machine.Lanes(4);
   if (lanes < 4 || c.kernel[0] != 3 || c.kernel[1] != 3) return 0;
+  const bool are_known = AreSizesKnown(c);
   int64_t best = 0;
   double least = 0;
   for (int64_t tile : {4, 2}) {
     form.tile = tile;
     const Costs costs = CostsOf(c, form, machine);
     // Nobody knows whether there will be as many tiles as such weights need.
-    const bool is_doubtful = !costs.fits && !AreSizesKnown(c);
+    const bool is_doubtful = !costs.fits && !are_known;
     if (tile == 4 && (is_doubtful || costs.bytes > kMostBytes)) continue;
     const double time = tile == 4 && !costs.fits ? costs.tiles * kMemoryTaken : costs.tiles;
-    const double gain = is_doubtful ? kGainInDoubt : AreSizesKnown(c) ? kGain : kGainOfUsual;
+    const double gain = is_doubtful ? kGainInDoubt : are_known ? kGain : kGainOfUsual;
     if (costs.tiles * gain < costs.direct && (best == 0 || time < least)) {
       best = tile;
       least = time;
